@@ -1,0 +1,95 @@
+//! A list that nearly always holds nothing or one thing, and then needs no memory of its own.
+
+/// Things in the order they were added.
+#[derive(Default)]
+pub(crate) enum Few<T> {
+    #[default]
+    None,
+    One(T),
+    // Boxed so that the common cases stay small: a task or future holds several of these.
+    #[expect(clippy::box_collection)]
+    Many(Box<Vec<T>>),
+}
+
+impl<T> Few<T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
+    pub(crate) fn as_slice(&self) -> &[T] {
+        match self {
+            Few::None => &[],
+            Few::One(one) => std::slice::from_ref(one),
+            Few::Many(many) => many,
+        }
+    }
+
+    pub(crate) fn push(&mut self, thing: T) {
+        *self = match std::mem::replace(self, Few::None) {
+            Few::None => Few::One(thing),
+            Few::One(first) => Few::Many(Box::new(vec![first, thing])),
+            Few::Many(mut many) => {
+                many.push(thing);
+                Few::Many(many)
+            }
+        };
+    }
+
+    /// Takes out the first thing that `is_it` accepts.
+    pub(crate) fn remove(&mut self, is_it: impl FnMut(&T) -> bool) -> Option<T> {
+        let index = self.as_slice().iter().position(is_it)?;
+        match std::mem::replace(self, Few::None) {
+            Few::None => None,
+            Few::One(one) => Some(one),
+            Few::Many(mut many) => {
+                let removed = many.remove(index);
+                if !many.is_empty() {
+                    *self = Few::Many(many);
+                }
+                Some(removed)
+            }
+        }
+    }
+
+    /// Takes everything out.
+    pub(crate) fn take(&mut self) -> Few<T> {
+        std::mem::replace(self, Few::None)
+    }
+
+    /// Calls `each` with every thing, in order.
+    pub(crate) fn for_each(self, mut each: impl FnMut(T)) {
+        match self {
+            Few::None => {}
+            Few::One(one) => each(one),
+            Few::Many(many) => many.into_iter().for_each(each),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Few;
+
+    #[test]
+    fn keeps_the_order_through_pushes_and_removals() {
+        let mut few = Few::None;
+        (1..=4).for_each(|n| few.push(n));
+        assert_eq!(few.remove(|n| *n == 2), Some(2));
+        assert_eq!(few.remove(|n| *n == 9), None);
+        assert_eq!(few.as_slice(), [1, 3, 4]);
+        let mut seen = Vec::new();
+        few.take().for_each(|n| seen.push(n));
+        assert_eq!(seen, [1, 3, 4]);
+        assert!(few.is_empty());
+    }
+
+    #[test]
+    fn one_thing_can_be_removed_and_added_again() {
+        let mut few = Few::None;
+        few.push('a');
+        assert_eq!(few.remove(|_| true), Some('a'));
+        assert!(few.is_empty());
+        few.push('b');
+        assert_eq!(few.as_slice(), ['b']);
+    }
+}

@@ -1,0 +1,190 @@
+//! Scheduled work and how it is named: the callback box, its handles, the keys of the tables.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A scheduled callback. Python passes arguments beside it; here the closure captures them.
+pub(crate) type Callback = Box<dyn FnOnce()>;
+
+/// Boxes a callback; one that is a box already is taken as it is.
+pub(crate) fn boxed(callback: impl FnOnce() + 'static) -> Callback {
+    // `Any` compares types at compile time here: for every other type this is just `Box::new`.
+    let mut callback = Some(callback);
+    if let Some(ready_made) = (&mut callback as &mut dyn Any).downcast_mut::<Option<Callback>>()
+        && let Some(ready_made) = ready_made.take()
+    {
+        return ready_made;
+    }
+    match callback {
+        Some(callback) => Box::new(callback),
+        None => Box::new(|| ()),
+    }
+}
+
+slotmap::new_key_type! {
+    /// Names a timer; a key that is used up never hits a later timer.
+    pub(crate) struct TimerKey;
+    /// Names a source that the selector knows.
+    pub(crate) struct SourceKey;
+    /// Names what the loop keeps alive: a suspended task, an operation that callbacks wait for.
+    pub(crate) struct OwnedKey;
+}
+
+/// A direction of readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read = 0,
+    Write = 1,
+}
+
+/// One ready direction of one source, as the selector reported it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IoEvent {
+    pub(crate) source: SourceKey,
+    pub(crate) direction: Direction,
+    /// Which reader or writer it was reported for: one that was replaced meanwhile is not called.
+    pub(crate) generation: u32,
+}
+
+/// Something that can be asked to stop: what a task waits for. False if it was done already.
+pub(crate) trait Cancel {
+    fn cancel(self: Rc<Self>) -> bool;
+}
+
+/// The queue behind the handles.
+pub(crate) trait Scheduler {
+    fn cancel_callback(&self, position: u64);
+    fn cancel_timer(&self, key: TimerKey);
+}
+
+/// A callback given to [`call_soon`](crate::LoopHandle::call_soon) (`asyncio.Handle`).
+///
+/// Dropping the handle does not cancel the callback.
+pub struct Handle {
+    scheduler: Option<Rc<dyn Scheduler>>,
+    position: u64,
+    cancelled: Cell<bool>,
+}
+
+impl Handle {
+    pub(crate) fn new(scheduler: Rc<dyn Scheduler>, position: u64) -> Handle {
+        Handle {
+            scheduler: Some(scheduler),
+            position,
+            cancelled: Cell::new(false),
+        }
+    }
+
+    /// The handle of a callback that a closed loop refused.
+    pub(crate) fn born_cancelled() -> Handle {
+        Handle {
+            scheduler: None,
+            position: 0,
+            cancelled: Cell::new(true),
+        }
+    }
+
+    /// Keeps the callback from running and drops it at once; does nothing more than set the mark
+    /// when it has run, and nothing at all the second time.
+    pub fn cancel(&self) {
+        if !self.cancelled.replace(true)
+            && let Some(scheduler) = &self.scheduler
+        {
+            scheduler.cancel_callback(self.position);
+        }
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called, or a closed loop refused the callback.
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("cancelled", &self.cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A callback given to [`call_later`](crate::LoopHandle::call_later) or
+/// [`call_at`](crate::LoopHandle::call_at) (`asyncio.TimerHandle`).
+///
+/// Dropping the handle does not cancel the timer.
+pub struct TimerHandle {
+    scheduler: Option<Rc<dyn Scheduler>>,
+    key: TimerKey,
+    when: Duration,
+    cancelled: Cell<bool>,
+}
+
+impl TimerHandle {
+    pub(crate) fn new(scheduler: Rc<dyn Scheduler>, key: TimerKey, when: Duration) -> TimerHandle {
+        TimerHandle {
+            scheduler: Some(scheduler),
+            key,
+            when,
+            cancelled: Cell::new(false),
+        }
+    }
+
+    /// The handle of a timer that a closed loop refused.
+    pub(crate) fn born_cancelled(when: Duration) -> TimerHandle {
+        TimerHandle {
+            scheduler: None,
+            key: TimerKey::default(),
+            when,
+            cancelled: Cell::new(true),
+        }
+    }
+
+    /// Keeps the callback from running, also when the timer is due in this very tick, and drops
+    /// it at once. It is harmless twice, and after the timer has fired.
+    pub fn cancel(&self) {
+        if !self.cancelled.replace(true)
+            && let Some(scheduler) = &self.scheduler
+        {
+            scheduler.cancel_timer(self.key);
+        }
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called, or a closed loop refused the timer.
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+
+    /// The moment it is or was due, on the loop's clock.
+    pub fn when(&self) -> Duration {
+        self.when
+    }
+}
+
+impl fmt::Debug for TimerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerHandle")
+            .field("when", &self.when)
+            .field("cancelled", &self.cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_is_not_boxed_again() {
+        let ran = Rc::new(Cell::new(false));
+        let flag = ran.clone();
+        let callback: Callback = Box::new(move || flag.set(true));
+        let address = &raw const *callback as *const ();
+        let same = boxed(callback);
+        assert_eq!(&raw const *same as *const (), address);
+        same();
+        assert!(ran.get());
+    }
+}

@@ -1,0 +1,360 @@
+//! The scheduling half of the loop: `LoopHandle`, the tick, the running loop (`BaseEventLoop`).
+//!
+//! Only [`LoopHandle::run_job`] calls what users scheduled; everything else appends to the ready queue.
+//! No borrow of the loop's tables is held while user code runs or is dropped.
+
+mod closing;
+mod core;
+mod failures;
+mod poll_bound;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::clock::{Clock, Idle};
+use crate::errors::{Exception, Result, RuntimeError};
+use crate::handles::{Handle, TimerHandle, boxed};
+use crate::hooks::ExceptionContext;
+use crate::ready::Job;
+use crate::selector::Selector;
+use crate::threadsafe::{ThreadsafeHandle, set_home};
+pub(crate) use core::{Core, Stepper};
+
+/// How long the system gets to deliver I/O before an automatic fake clock jumps.
+const GRACE_BEFORE_JUMP: Duration = Duration::from_millis(20);
+
+/// How the loop is run: it decides what an idle tick does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// `run_once`: every tick polls.
+    ByHand,
+    Forever,
+    /// A wait that nothing could ever end is an error.
+    UntilComplete,
+}
+
+thread_local! {
+    static RUNNING: RefCell<Option<LoopHandle>> = const { RefCell::new(None) };
+}
+
+/// The loop that is running on this thread (`asyncio.get_running_loop`).
+///
+/// # Errors
+/// [`RuntimeError::NoRunningLoop`] outside of callbacks and coroutines.
+///
+/// ```
+/// use miniloop::{EventLoop, get_running_loop};
+///
+/// assert!(get_running_loop().is_err());
+/// let event_loop = EventLoop::new()?;
+/// let time = event_loop.run_until_complete(async { Ok(get_running_loop()?.time()) })?;
+/// assert!(time <= event_loop.time());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn get_running_loop() -> Result<LoopHandle> {
+    RUNNING
+        .try_with(|running| running.borrow().clone())
+        .ok()
+        .flatten()
+        .ok_or_else(|| RuntimeError::NoRunningLoop.into())
+}
+
+/// A loop, for the callbacks and coroutines that use it (what `loop` is in Python code).
+///
+/// Clones are cheap and refer to one loop, on its thread. Its owner is the
+/// [`EventLoop`](crate::EventLoop): when that is closed or dropped, the handle is inert.
+/// Scheduling then gives a handle that is born cancelled (and a line in the log), and
+/// what returns a future gives one that has failed with [`RuntimeError::LoopClosed`].
+#[derive(Clone)]
+pub struct LoopHandle {
+    pub(crate) core: Rc<Core>,
+}
+
+impl LoopHandle {
+    pub(crate) fn new(clock: Option<Box<dyn Clock>>) -> io::Result<LoopHandle> {
+        Ok(LoopHandle::with(clock, Selector::new()?))
+    }
+
+    /// A loop that is closed from the start, for futures that have failed without one.
+    pub(crate) fn closed() -> LoopHandle {
+        let closed = LoopHandle::with(None, Selector::closed());
+        closed.core.closed.set(true);
+        closed
+    }
+
+    fn with(clock: Option<Box<dyn Clock>>, selector: Rc<Selector>) -> LoopHandle {
+        let core = Rc::new(Core::new(clock, selector));
+        LoopHandle { core }
+    }
+
+    // -- scheduling ---------------------------------------------------------------------------
+
+    /// Has `callback` run in the next tick, after everything that is ready already
+    /// (`loop.call_soon`; arguments are captured by the closure). A `Box<dyn FnOnce()>` is taken
+    /// as it is.
+    ///
+    /// ```
+    /// use miniloop::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.call_soon(|| println!("hello"));
+    /// event_loop.run_once()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call_soon(&self, callback: impl FnOnce() + 'static) -> Handle {
+        if self.core.closed.get() {
+            self.core.refuse("a callback");
+            return Handle::born_cancelled();
+        }
+        let position = self.core.ready.borrow_mut().push_callback(boxed(callback));
+        Handle::new(self.core.clone(), position)
+    }
+
+    /// Has `callback` run when `delay` has passed (`loop.call_later`): never earlier, timers of
+    /// one moment in scheduling order. A delay beyond what the clock can count saturates.
+    pub fn call_later(&self, delay: Duration, callback: impl FnOnce() + 'static) -> TimerHandle {
+        self.call_at(self.time().saturating_add(delay), callback)
+    }
+
+    /// Has `callback` run at the moment `when` on the loop's clock, or in the next tick if that
+    /// has passed (`loop.call_at`).
+    pub fn call_at(&self, when: Duration, callback: impl FnOnce() + 'static) -> TimerHandle {
+        if self.core.closed.get() {
+            self.core.refuse("a timer");
+            return TimerHandle::born_cancelled(when);
+        }
+        let key = self.core.timers.borrow_mut().add(when, boxed(callback));
+        TimerHandle::new(self.core.clone(), key, when)
+    }
+
+    /// The time on the loop's clock, since the clock's origin (`loop.time`). It never goes back.
+    pub fn time(&self) -> Duration {
+        self.core.now()
+    }
+
+    // -- state --------------------------------------------------------------------------------
+
+    /// Has the run end when the current tick is finished (`loop.stop`). Asked of a loop that is
+    /// not running, the next run does one tick.
+    pub fn stop(&self) {
+        self.core.stopping.set(true);
+    }
+
+    /// Whether the loop is inside one of its `run` methods (`loop.is_running`).
+    pub fn is_running(&self) -> bool {
+        self.core.running.get()
+    }
+
+    /// Whether the loop was closed (`loop.is_closed`).
+    pub fn is_closed(&self) -> bool {
+        self.core.closed.get()
+    }
+
+    pub(crate) fn is_same(&self, other: &LoopHandle) -> bool {
+        Rc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// How often the loop has asked the operating system for I/O. A loop that spins shows here.
+    pub fn pass_count(&self) -> u64 {
+        self.core.selector.polls()
+    }
+
+    /// How many timers are held in memory, the cancelled ones that are not cleared away included.
+    pub fn timer_count(&self) -> usize {
+        self.core.timers.borrow().entries()
+    }
+
+    // -- other threads ------------------------------------------------------------------------
+
+    /// A handle through which other threads schedule callbacks on this loop.
+    pub fn threadsafe_handle(&self) -> ThreadsafeHandle {
+        ThreadsafeHandle::new(self.core.inbox.clone())
+    }
+
+    // -- running ------------------------------------------------------------------------------
+
+    /// Runs ticks: one by hand, or until somebody calls `stop`. The outermost guard of a run.
+    pub(crate) fn run(&self, mode: Mode) -> Result<()> {
+        let _running = self.enter()?;
+        loop {
+            self.tick(mode)?;
+            if mode == Mode::ByHand || self.core.stopping.get() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs ticks while `unfinished` says so.
+    pub(crate) fn run_while(&self, unfinished: impl Fn(&LoopHandle) -> bool) -> Result<()> {
+        let _running = self.enter()?;
+        while unfinished(self) {
+            self.tick(Mode::UntilComplete)?;
+        }
+        Ok(())
+    }
+
+    fn enter(&self) -> Result<Running> {
+        if self.core.closed.get() {
+            return Err(RuntimeError::LoopClosed.into());
+        }
+        if self.core.running.get() {
+            return Err(RuntimeError::LoopRunning.into());
+        }
+        if get_running_loop().is_ok() {
+            return Err(RuntimeError::OtherLoopRunning.into());
+        }
+        self.core.running.set(true);
+        RUNNING.with(|running| running.replace(Some(self.clone())));
+        set_home(Some((self.core.id, self.core.clone())));
+        Ok(Running(self.clone()))
+    }
+
+    /// One tick, the brief's heartbeat. The crate's page draws it with the same numbers.
+    fn tick(&self, mode: Mode) -> Result<()> {
+        let core = &*self.core;
+        // 1. What other threads have sent.
+        core.read_inbox();
+        // 2. Timers that are due become ready.
+        core.move_due_timers();
+        // 3. How long may the loop wait? Not at all while something is ready or a stop is asked.
+        let busy = !core.ready.borrow().is_empty() || core.stopping.get();
+        if !(busy && mode != Mode::ByHand && core.may_leave_poll_out()) {
+            // 4. Wait for I/O. 5. Each ready direction becomes a ready callback.
+            if busy {
+                self.poll(Some(Duration::ZERO))?;
+            } else {
+                self.wait(mode)?;
+            }
+            // 6. What was sent, and what came due, meanwhile.
+            core.read_inbox();
+            core.move_due_timers();
+        }
+        // 7. Run exactly what is ready now; what that schedules is for the next tick.
+        self.run_batch();
+        Ok(())
+    }
+
+    /// An idle tick: waits in the way the clock says.
+    fn wait(&self, mode: Mode) -> Result<()> {
+        let core = &*self.core;
+        let deadline = core.timers.borrow_mut().next_deadline();
+        match core.clock().idle(deadline) {
+            Idle::Wait(limit) => {
+                if mode == Mode::UntilComplete && limit.is_none() && core.nothing_can_wake() {
+                    return Err(RuntimeError::Deadlock.into());
+                }
+                self.poll(limit)
+            }
+            Idle::Jump => {
+                let watching = core.selector.watched() > 0;
+                self.poll(Some(if watching {
+                    GRACE_BEFORE_JUMP
+                } else {
+                    Duration::ZERO
+                }))?;
+                if let Some(deadline) = deadline
+                    && core.ready.borrow().is_empty()
+                    && !core.inbox.has_mail()
+                {
+                    core.clock().jump(deadline);
+                }
+                Ok(())
+            }
+            Idle::DoNotBlock if mode == Mode::ByHand => self.poll(Some(Duration::ZERO)),
+            // The clock is moved by hand, and whoever could do that is waiting here.
+            Idle::DoNotBlock if core.nothing_can_wake() => Err(RuntimeError::Deadlock.into()),
+            Idle::DoNotBlock => self.poll(None),
+        }
+    }
+
+    /// Asks the system for I/O and makes a job of each event.
+    fn poll(&self, mut timeout: Option<Duration>) -> Result<()> {
+        let core = &*self.core;
+        core.poll_bound.polled();
+        let sleeps = timeout != Some(Duration::ZERO) && core.inbox.outside() > 0;
+        // Asked once more after falling asleep: the last one who could wake the loop may have
+        // left in between.
+        if sleeps && (!core.inbox.fall_asleep() || core.inbox.outside() == 0) {
+            timeout = Some(Duration::ZERO);
+        }
+        let polled = core
+            .selector
+            .poll(timeout, |event| core.ready.borrow_mut().push_event(event));
+        if sleeps {
+            core.inbox.wake_up();
+        }
+        for (source, error) in polled? {
+            if core.selector.refuse(source, &error) {
+                self.call_exception_handler(
+                    &ExceptionContext::new(
+                        "The selector refused a source; its reader and writer are removed",
+                    )
+                    .with_exception(error.into()),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn run_batch(&self) {
+        let core = &*self.core;
+        core.ready.borrow_mut().begin_batch();
+        let mut count = 0;
+        loop {
+            let job = core.ready.borrow_mut().next_in_batch();
+            let Some(job) = job else { break };
+            count += 1;
+            core.renew_completions();
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.run_job(job)));
+            if let Err(payload) = outcome {
+                let context = ExceptionContext::new("Exception in callback");
+                self.call_exception_handler(&context.with_exception(Exception::from_panic(payload)));
+            }
+        }
+        core.renew_completions();
+        core.poll_bound.callbacks_ran(count);
+    }
+
+    /// Runs one job: the only place where callbacks are called.
+    fn run_job(&self, job: Job) {
+        match job {
+            Job::Callback(callback) => callback(),
+            Job::Step(step) => step.run(),
+            Job::Timer(key) => {
+                let callback = self.core.timers.borrow_mut().take(key);
+                if let Some(callback) = callback {
+                    callback();
+                }
+            }
+            Job::Io(event) => self.core.selector.dispatch(event),
+        }
+    }
+}
+
+impl fmt::Debug for LoopHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopHandle")
+            .field("running", &self.is_running())
+            .field("closed", &self.is_closed())
+            .field("tasks", &self.core.tasks.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The loop is running for as long as this lives.
+struct Running(LoopHandle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        set_home(None);
+        RUNNING.with(|running| running.replace(None));
+        let core = &self.0.core;
+        core.stepping.take();
+        core.running.set(false);
+        core.stopping.set(false);
+    }
+}

@@ -1,0 +1,50 @@
+//! Closing a loop.
+
+use super::LoopHandle;
+use crate::hooks::ExceptionContext;
+use crate::ready::Job;
+
+impl LoopHandle {
+    /// Empties everything, so that every closure is dropped and every source forgotten. What
+    /// user code does meanwhile is refused by the closed loop.
+    pub(crate) fn close_core(&self) {
+        const WHERE: &str = "Exception in a destructor while the loop was closing";
+        let core = &*self.core;
+        core.closed.set(true);
+        let letters = core.inbox.close();
+        letters
+            .into_iter()
+            .for_each(|letter| self.guard(WHERE, || drop(letter)));
+        let pending = core.tasks.get();
+        loop {
+            let job = core.ready.borrow_mut().next();
+            match job {
+                Some(Job::Step(step)) => self.guard(WHERE, || step.abandon()),
+                Some(job) => self.guard(WHERE, || drop(job)),
+                None => break,
+            }
+        }
+        let timers = core.timers.borrow_mut().take_all();
+        timers
+            .into_iter()
+            .for_each(|timer| self.guard(WHERE, || drop(timer)));
+        let owned = std::mem::take(&mut *core.owned.borrow_mut());
+        for (_, runnable) in owned {
+            self.guard(WHERE, || runnable.abandon());
+        }
+        let watchers = core.selector.close();
+        watchers
+            .into_iter()
+            .for_each(|watcher| self.guard(WHERE, || drop(watcher)));
+        core.scratch.take();
+        let message = match pending {
+            0 => None,
+            1 => Some("Task was destroyed but it is pending!".to_string()),
+            n => Some(format!("{n} tasks were destroyed but they are pending!")),
+        };
+        if let Some(message) = message {
+            self.call_exception_handler(&ExceptionContext::new(message));
+        }
+        self.guard(WHERE, || drop(core.hooks.set(None)));
+    }
+}

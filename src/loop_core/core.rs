@@ -1,0 +1,301 @@
+//! What a loop consists of, and what the rooms above do with it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{RawWakerVTable, Waker};
+use std::time::Duration;
+
+use slotmap::SlotMap;
+
+use super::LoopHandle;
+use super::poll_bound::PollBound;
+use crate::clock::{Clock, MonotonicClock};
+use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
+use crate::hooks::Hooks;
+use crate::ready::{ReadyQueue, Runnable};
+use crate::selector::Selector;
+use crate::threadsafe::{Home, Inbox, Letter, RemoteWaker};
+use crate::timers::Timers;
+
+/// How many socket operations may complete at once, without a turn of the loop, in one step.
+const COMPLETIONS_PER_STEP: u32 = 16;
+/// The largest receive buffer that the loop keeps.
+const SCRATCH_LIMIT: usize = 256 * 1024;
+
+/// A task that is being stepped, as the futures it awaits see it.
+pub(crate) trait Stepper: Runnable {
+    /// The task waits for this future; `registration` tells it from others on the same one.
+    fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32);
+    /// It does not any more.
+    fn stop_waiting_for(&self, future: *const (), registration: u32);
+    /// Takes the cancellation that is due to be delivered at an await, if there is one.
+    fn take_cancellation(&self) -> bool;
+    /// Where the task's future is.
+    fn address(&self) -> *const ();
+}
+
+pub(super) struct Stepping {
+    task: Rc<dyn Stepper>,
+    waker: WakerIdentity,
+}
+
+/// What tells one waker from another (as `Waker::will_wake` does).
+type WakerIdentity = (*const (), *const RawWakerVTable);
+
+fn identity(waker: &Waker) -> WakerIdentity {
+    (waker.data(), std::ptr::from_ref(waker.vtable()))
+}
+
+pub(super) enum LoopClock {
+    Real(MonotonicClock),
+    Injected(Box<dyn Clock>),
+}
+
+pub(crate) struct Core {
+    pub(super) id: u64,
+    pub(super) clock: LoopClock,
+    pub(super) ready: RefCell<ReadyQueue>,
+    pub(super) timers: RefCell<Timers>,
+    pub(super) selector: Rc<Selector>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) hooks: Hooks<LoopHandle>,
+    /// What the loop keeps alive: suspended tasks, and operations that only callbacks wait for.
+    pub(super) owned: RefCell<SlotMap<OwnedKey, Rc<dyn Runnable>>>,
+    /// Tasks that have not finished.
+    pub(super) tasks: Cell<usize>,
+    tasks_made: Cell<u64>,
+    pub(super) stepping: RefCell<Option<Stepping>>,
+    pub(super) running: Cell<bool>,
+    pub(super) stopping: Cell<bool>,
+    pub(super) closed: Cell<bool>,
+    completions_left: Cell<u32>,
+    pub(super) poll_bound: PollBound,
+    /// An empty `Vec` to exchange for the inbox's.
+    letters: RefCell<Vec<Letter>>,
+    pub(super) scratch: RefCell<Vec<u8>>,
+}
+
+impl Core {
+    pub(super) fn new(clock: Option<Box<dyn Clock>>, selector: Rc<Selector>) -> Core {
+        static LOOPS: AtomicU64 = AtomicU64::new(1);
+        let id = LOOPS.fetch_add(1, Ordering::Relaxed);
+        Core {
+            id,
+            clock: match clock {
+                None => LoopClock::Real(MonotonicClock::new()),
+                Some(clock) => LoopClock::Injected(clock),
+            },
+            ready: RefCell::default(),
+            timers: RefCell::default(),
+            inbox: Inbox::new(id, selector.notifier()),
+            selector,
+            hooks: Hooks::new(),
+            owned: RefCell::default(),
+            tasks: Cell::new(0),
+            tasks_made: Cell::new(0),
+            stepping: RefCell::new(None),
+            running: Cell::new(false),
+            stopping: Cell::new(false),
+            closed: Cell::new(false),
+            completions_left: Cell::new(COMPLETIONS_PER_STEP),
+            poll_bound: PollBound::new(),
+            letters: RefCell::default(),
+            scratch: RefCell::default(),
+        }
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        match &self.clock {
+            LoopClock::Real(clock) => clock,
+            LoopClock::Injected(clock) => &**clock,
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        match &self.clock {
+            LoopClock::Real(clock) => clock.now(),
+            LoopClock::Injected(clock) => clock.now(),
+        }
+    }
+
+    pub(super) fn move_due_timers(&self) {
+        if self.timers.borrow().is_empty() {
+            return;
+        }
+        let now = self.now();
+        let mut timers = self.timers.borrow_mut();
+        let mut ready = self.ready.borrow_mut();
+        while let Some(key) = timers.next_due(now) {
+            ready.push_timer(key);
+        }
+    }
+
+    pub(super) fn read_inbox(&self) {
+        if !self.inbox.has_mail() {
+            return;
+        }
+        let mut letters = self.inbox.take(self.letters.take());
+        for letter in letters.drain(..) {
+            match letter {
+                Letter::Callback(callback) => {
+                    self.ready.borrow_mut().push_callback(callback);
+                }
+                Letter::Wake(waker) => self.wake(waker.key()),
+            }
+        }
+        self.letters.replace(letters);
+    }
+
+    /// Whether this tick may do without a poll, something being ready. Not under another clock
+    /// than the real one: there every tick is to be the same.
+    pub(super) fn may_leave_poll_out(&self) -> bool {
+        matches!(self.clock, LoopClock::Real(_))
+            && (self.selector.watched() == 0 || self.poll_bound.one_more_tick())
+    }
+
+    /// Whether a wait without a timer would be for ever.
+    pub(super) fn nothing_can_wake(&self) -> bool {
+        self.selector.watched() == 0 && self.inbox.outside() == 0
+    }
+
+    pub(super) fn refuse(&self, what: &str) {
+        log::warn!(target: "miniloop", "{what} was scheduled on a closed event loop and is dropped");
+    }
+
+    // -- for the rooms above ------------------------------------------------------------------
+
+    pub(crate) fn selector(&self) -> &Rc<Selector> {
+        &self.selector
+    }
+
+    /// Schedules a step. A closed loop lets go of it at once.
+    pub(crate) fn schedule_step(&self, step: Rc<dyn Runnable>) {
+        if self.closed.get() {
+            step.abandon();
+        } else {
+            self.ready.borrow_mut().push_step(step);
+        }
+    }
+
+    /// Keeps something alive until it is disowned or the loop closes. A closed loop does not.
+    pub(crate) fn own(&self, runnable: Rc<dyn Runnable>) -> OwnedKey {
+        if self.closed.get() {
+            return OwnedKey::default();
+        }
+        self.owned.borrow_mut().insert(runnable)
+    }
+
+    pub(crate) fn disown(&self, key: OwnedKey) {
+        let disowned = self.owned.borrow_mut().remove(key);
+        drop(disowned);
+    }
+
+    /// Counts a task in and gives it its number.
+    pub(crate) fn task_begins(&self) -> u64 {
+        self.tasks.set(self.tasks.get() + 1);
+        self.tasks_made.set(self.tasks_made.get() + 1);
+        self.tasks_made.get()
+    }
+
+    pub(crate) fn task_ends(&self) {
+        self.tasks.set(self.tasks.get() - 1);
+    }
+
+    pub(crate) fn unfinished_tasks(&self) -> usize {
+        self.tasks.get()
+    }
+
+    /// All there is that may be a task: what is owned, and what waits for its first step.
+    pub(crate) fn runnables(&self) -> Vec<Rc<dyn Runnable>> {
+        let owned = self.owned.borrow();
+        let ready = self.ready.borrow();
+        owned.values().chain(ready.steps()).cloned().collect()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
+        self.timers.borrow_mut().next_deadline()
+    }
+
+    pub(crate) fn nothing_ready(&self) -> bool {
+        self.ready.borrow().is_empty() && !self.inbox.has_mail()
+    }
+
+    pub(crate) fn new_remote_waker(&self) -> Arc<RemoteWaker> {
+        RemoteWaker::new(&self.inbox)
+    }
+
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    /// Says which task is being stepped, and with which waker; returns what was there.
+    pub(crate) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) {
+        let waker = identity(waker);
+        let before = self.stepping.replace(Some(Stepping { task, waker }));
+        drop(before);
+    }
+
+    pub(crate) fn clear_stepping(&self) {
+        let before = self.stepping.take();
+        drop(before);
+    }
+
+    /// The task being stepped, if this is its waker and not that of something inside it.
+    pub(crate) fn stepping_with(&self, waker: &Waker) -> Option<Rc<dyn Stepper>> {
+        match &*self.stepping.borrow() {
+            Some(stepping) if stepping.waker == identity(waker) => Some(stepping.task.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn renew_completions(&self) {
+        self.completions_left.set(COMPLETIONS_PER_STEP);
+    }
+
+    /// Whether one more operation may complete without a turn of the loop: no task is to starve
+    /// the others through sockets that are always ready.
+    pub(crate) fn may_complete_at_once(&self) -> bool {
+        let left = self.completions_left.get();
+        self.completions_left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Lends the loop's receive buffer, of at most `size` bytes.
+    pub(crate) fn with_scratch<R>(&self, size: usize, receive: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut scratch = self.scratch.take();
+        let size = size.min(SCRATCH_LIMIT);
+        if scratch.len() < size {
+            scratch.resize(size, 0);
+        }
+        let received = receive(&mut scratch[..size]);
+        self.scratch.replace(scratch);
+        received
+    }
+}
+
+impl Scheduler for Core {
+    fn cancel_callback(&self, position: u64) {
+        let cancelled = self.ready.borrow_mut().cancel(position);
+        drop(cancelled);
+    }
+
+    fn cancel_timer(&self, key: TimerKey) {
+        let cancelled = self.timers.borrow_mut().cancel(key);
+        drop(cancelled);
+    }
+}
+
+impl Home for Core {
+    fn schedule(&self, callback: Callback) {
+        self.ready.borrow_mut().push_callback(callback);
+    }
+
+    fn wake(&self, key: OwnedKey) {
+        let runnable = self.owned.borrow().get(key).cloned();
+        if let Some(runnable) = runnable {
+            runnable.wake();
+        }
+    }
+}

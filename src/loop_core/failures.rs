@@ -1,0 +1,58 @@
+//! Failures that nobody is there to catch: the loop's side of the exception handler.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use super::LoopHandle;
+use crate::errors::Exception;
+use crate::hooks::{ExceptionContext, say};
+
+impl LoopHandle {
+    /// Sets what is called with every failure that nobody is there to catch: a panic in a
+    /// callback, a failed future or task that nobody looked at, a task destroyed while pending
+    /// (`loop.set_exception_handler`). If the handler panics, the default one reports that.
+    pub fn set_exception_handler(&self, handler: impl Fn(&LoopHandle, &ExceptionContext) + 'static) {
+        let old = self.core.hooks.set(Some(Rc::new(handler)));
+        drop(old);
+    }
+
+    /// Goes back to the default handler (`loop.set_exception_handler(None)`).
+    pub fn clear_exception_handler(&self) {
+        let old = self.core.hooks.set(None);
+        drop(old);
+    }
+
+    /// Calls the exception handler (`loop.call_exception_handler`). It never panics.
+    pub fn call_exception_handler(&self, context: &ExceptionContext) {
+        let Some(handler) = self.core.hooks.handler() else {
+            return self.default_exception_handler(context);
+        };
+        let call = || {
+            handler(self, context);
+            drop(handler);
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+            self.default_exception_handler(
+                &ExceptionContext::new("Unhandled error in exception handler")
+                    .with_exception(Exception::from_panic(payload)),
+            );
+        }
+    }
+
+    /// Reports a failure in the log, as an error of the target `miniloop`; on standard error where
+    /// no logger is installed (`loop.default_exception_handler`).
+    pub fn default_exception_handler(&self, context: &ExceptionContext) {
+        // A logger is somebody else's code too.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| say(context))) {
+            let _ = Exception::from_panic(payload);
+        }
+    }
+
+    /// Runs user code that returns nothing; a panic goes to the exception handler.
+    pub(crate) fn guard(&self, message: &'static str, code: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
+            let context = ExceptionContext::new(message).with_exception(Exception::from_panic(payload));
+            self.call_exception_handler(&context);
+        }
+    }
+}

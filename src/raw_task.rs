@@ -1,0 +1,204 @@
+//! A task's memory and its waker: the unsafe half of a task.
+//!
+//! [`Pinned`] keeps a coroutine in the same allocation as the rest of its task, which is never
+//! moved. [`Lent`] is a waker that costs nothing: it lives on the stack for one poll, and only if
+//! somebody clones it does it make a [`RemoteWaker`] that may stay and may cross threads.
+
+// Polling in place needs a pin by hand, and a borrowed waker a table of its own.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, UnsafeCell};
+use std::future::Future as StdFuture;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+use crate::threadsafe::{Inbox, RemoteWaker};
+
+/// A coroutine and what belongs to it, in one allocation.
+///
+/// Invariant: a `Pinned` is made inside an `Rc` by [`Pinned::new`], and no code takes it out of
+/// one again (the crate has no `Rc::try_unwrap`, `into_inner` or `get_mut` of it): so the
+/// coroutine stays where it is from its first poll until it is dropped, in place.
+pub(crate) struct Pinned<S, F> {
+    pub(crate) shared: S,
+    coroutine: UnsafeCell<Option<F>>,
+    /// The coroutine is being polled or dropped: nothing else may touch it.
+    busy: Cell<bool>,
+}
+
+impl<S, F: StdFuture> Pinned<S, F> {
+    pub(crate) fn new(shared: S, coroutine: F) -> Rc<Pinned<S, F>> {
+        Rc::new(Pinned {
+            shared,
+            coroutine: UnsafeCell::new(Some(coroutine)),
+            busy: Cell::new(false),
+        })
+    }
+
+    /// Polls the coroutine once; `None` if it is gone, or is being polled or dropped already.
+    pub(crate) fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Option<Poll<F::Output>> {
+        let _busy = Busy::begin(&self.busy)?;
+        // SAFETY: `busy` was false and is true until this returns (or unwinds), and whoever makes
+        // a reference to the coroutine (here and in `drop_coroutine`) sets it first: this is the
+        // only reference. All is on one thread, for an `Rc` does not leave its own.
+        let coroutine = unsafe { &mut *self.coroutine.get() };
+        // SAFETY: the coroutine does not move from here until it is dropped, by the invariant of
+        // `Pinned`; `drop_coroutine` and the drop of the `Rc` drop it in place.
+        let coroutine = unsafe { Pin::new_unchecked(coroutine.as_mut()?) };
+        Some(coroutine.poll(cx))
+    }
+
+    /// Drops the coroutine, in place. False if it is being polled or dropped at this moment.
+    pub(crate) fn drop_coroutine(self: &Rc<Self>) -> bool {
+        let Some(_busy) = Busy::begin(&self.busy) else {
+            return false;
+        };
+        // SAFETY: as in `poll`, `busy` makes this the only reference; assigning drops the old
+        // value where it is.
+        unsafe { *self.coroutine.get() = None };
+        true
+    }
+}
+
+/// Sets a flag for as long as it lives.
+struct Busy<'a>(&'a Cell<bool>);
+
+impl<'a> Busy<'a> {
+    fn begin(flag: &'a Cell<bool>) -> Option<Busy<'a>> {
+        (!flag.replace(true)).then_some(Busy(flag))
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// A waker on the stack, lent to one poll.
+///
+/// A `&Waker` can reach another thread during the poll (a scoped one), so that everything here
+/// is `Sync`, and cloning and waking look at nothing else.
+pub(crate) struct Lent<'a> {
+    inbox: &'a Arc<Inbox>,
+    woken: AtomicBool,
+    cloned: OnceLock<Arc<RemoteWaker>>,
+}
+
+impl<'a> Lent<'a> {
+    pub(crate) fn new(inbox: &'a Arc<Inbox>) -> Lent<'a> {
+        Lent {
+            inbox,
+            woken: AtomicBool::new(false),
+            cloned: OnceLock::new(),
+        }
+    }
+
+    /// Calls `poll` with the waker.
+    pub(crate) fn lend<R>(&self, poll: impl FnOnce(&Waker) -> R) -> R {
+        let raw = RawWaker::new(std::ptr::from_ref(self).cast(), &LENT);
+        // SAFETY: the functions of `LENT` keep the contract of a waker for a pointer to a `Lent`
+        // that is alive, and this one is for as long as the waker: the waker is a local of this
+        // function, handed out by reference only, and dropping it does nothing.
+        let waker = unsafe { Waker::from_raw(raw) };
+        poll(&waker)
+    }
+
+    /// Whether it was woken during the poll.
+    pub(crate) fn was_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// What the clones of the waker share, if it was cloned.
+    pub(crate) fn into_cloned(self) -> Option<Arc<RemoteWaker>> {
+        self.cloned.into_inner()
+    }
+}
+
+static LENT: RawWakerVTable = RawWakerVTable::new(clone_lent, wake_lent, wake_lent, drop_lent);
+
+/// # Safety
+/// `data` points to a `Lent` that is alive.
+unsafe fn clone_lent(data: *const ()) -> RawWaker {
+    // SAFETY: the caller's promise. A `Lent` is `Sync`: `&Arc<Inbox>`, an atomic, a `OnceLock`.
+    let lent = unsafe { &*data.cast::<Lent<'_>>() };
+    let remote = lent.cloned.get_or_init(|| RemoteWaker::new(lent.inbox));
+    let waker = std::mem::ManuallyDrop::new(remote.waker());
+    // The parts of a waker that is not dropped make a waker that will be: the reference moves.
+    RawWaker::new(waker.data(), waker.vtable())
+}
+
+/// # Safety
+/// `data` points to a `Lent` that is alive.
+unsafe fn wake_lent(data: *const ()) {
+    // SAFETY: as in `clone_lent`.
+    let lent = unsafe { &*data.cast::<Lent<'_>>() };
+    lent.woken.store(true, Ordering::Release);
+}
+
+/// A lent waker owns nothing.
+///
+/// # Safety
+/// Nothing is asked: the type of the table says `unsafe`.
+unsafe fn drop_lent(_: *const ()) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lent_waker_is_safe_to_use_from_a_scoped_thread() {
+        let inbox = Inbox::new(u64::MAX, None);
+        let lent = Lent::new(&inbox);
+        let clone = lent.lend(|waker| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| waker.wake_by_ref());
+                scope.spawn(|| waker.clone()).join().unwrap()
+            })
+        });
+        assert!(lent.was_woken());
+        let shared = lent.into_cloned().unwrap();
+        assert!(clone.will_wake(&shared.waker()));
+        drop((clone, shared));
+        assert_eq!(inbox.outside(), 0);
+    }
+
+    #[test]
+    fn a_coroutine_is_dropped_once_and_not_while_it_is_polled() {
+        /// Tries to have itself dropped while it is polled.
+        struct Suicide {
+            refused: Rc<Cell<Option<bool>>>,
+            task: std::rc::Weak<Pinned<(), Suicide>>,
+            _alive: Rc<()>,
+        }
+        impl StdFuture for Suicide {
+            type Output = ();
+            fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+                if let Some(me) = self.task.upgrade() {
+                    self.refused.set(Some(me.drop_coroutine()));
+                }
+                Poll::Pending
+            }
+        }
+        let (refused, alive) = (Rc::new(Cell::new(None)), Rc::new(()));
+        let task = Rc::new_cyclic(|weak| Pinned {
+            shared: (),
+            coroutine: UnsafeCell::new(Some(Suicide {
+                refused: refused.clone(),
+                task: weak.clone(),
+                _alive: alive.clone(),
+            })),
+            busy: Cell::new(false),
+        });
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(task.poll(&mut cx), Some(Poll::Pending));
+        assert_eq!(refused.get(), Some(false));
+        assert_eq!(Rc::strong_count(&alive), 2);
+        assert!(task.drop_coroutine());
+        assert_eq!(Rc::strong_count(&alive), 1);
+        assert_eq!(task.poll(&mut cx), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! The ready queue: what can run now, first in first out (the brief's `_ready` deque).
+//!
+//! Most jobs are callbacks. The three other kinds (a task's step, a due timer, a ready source)
+//! wait in a lane of their own, and the queue only says "the next `n` of that lane": so a job is
+//! two words, and a step needs no box. A callback is found again by its position, counted from
+//! the first job the queue ever held, which is all that a `Handle` needs for cancelling it.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::handles::{Callback, IoEvent, TimerKey};
+
+/// What the loop runs again and again, or owns: a task, an operation.
+pub(crate) trait Runnable {
+    /// One step.
+    fn run(self: Rc<Self>);
+    /// Something happened that it waits for: it is to be scheduled, once.
+    fn wake(self: Rc<Self>);
+    /// The loop closes: let go of everything.
+    fn abandon(self: Rc<Self>);
+    /// A task is asked to cancel itself; false for everything else.
+    fn cancel_task(self: Rc<Self>) -> bool {
+        false
+    }
+}
+
+/// A job taken from the queue.
+pub(crate) enum Job {
+    Callback(Callback),
+    Step(Rc<dyn Runnable>),
+    Timer(TimerKey),
+    Io(IoEvent),
+}
+
+enum Entry {
+    Callback(Callback),
+    Next(Lane, u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Step,
+    Timer,
+    Io,
+}
+
+#[derive(Default)]
+pub(crate) struct ReadyQueue {
+    entries: VecDeque<Entry>,
+    steps: VecDeque<Rc<dyn Runnable>>,
+    timers: VecDeque<TimerKey>,
+    events: VecDeque<IoEvent>,
+    /// Position of the first entry.
+    front: u64,
+    /// Entries before this position belong to the batch that is running.
+    batch_end: u64,
+}
+
+impl ReadyQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn end(&self) -> u64 {
+        self.front + self.entries.len() as u64
+    }
+
+    /// Adds a callback and tells its position.
+    pub(crate) fn push_callback(&mut self, callback: Callback) -> u64 {
+        let position = self.end();
+        self.entries.push_back(Entry::Callback(callback));
+        position
+    }
+
+    pub(crate) fn push_step(&mut self, step: Rc<dyn Runnable>) {
+        self.steps.push_back(step);
+        self.one_more(Lane::Step);
+    }
+
+    pub(crate) fn push_timer(&mut self, timer: TimerKey) {
+        self.timers.push_back(timer);
+        self.one_more(Lane::Timer);
+    }
+
+    pub(crate) fn push_event(&mut self, event: IoEvent) {
+        self.events.push_back(event);
+        self.one_more(Lane::Io);
+    }
+
+    /// Counts up the last entry if it is of this lane and not part of the running batch.
+    fn one_more(&mut self, lane: Lane) {
+        let in_batch = self.end() <= self.batch_end;
+        match self.entries.back_mut() {
+            Some(Entry::Next(last, count)) if *last == lane && !in_batch && *count < u32::MAX => {
+                *count += 1;
+            }
+            _ => self.entries.push_back(Entry::Next(lane, 1)),
+        }
+    }
+
+    /// Takes the callback at this position out, if it has not run; its place stays, empty.
+    pub(crate) fn cancel(&mut self, position: u64) -> Option<Callback> {
+        let index = usize::try_from(position.checked_sub(self.front)?).ok()?;
+        match self.entries.get_mut(index)? {
+            // The closure captures nothing, so that this box allocates nothing.
+            Entry::Callback(callback) => Some(std::mem::replace(callback, Box::new(|| ()))),
+            Entry::Next(..) => None,
+        }
+    }
+
+    /// What is ready now is the batch that `next_in_batch` hands out; later jobs are not.
+    pub(crate) fn begin_batch(&mut self) {
+        self.batch_end = self.end();
+    }
+
+    pub(crate) fn next_in_batch(&mut self) -> Option<Job> {
+        if self.front == self.batch_end {
+            return None;
+        }
+        self.next()
+    }
+
+    /// The next job, in the batch or not.
+    pub(crate) fn next(&mut self) -> Option<Job> {
+        let lane = match self.entries.front_mut()? {
+            Entry::Next(lane, count) if *count > 1 => {
+                *count -= 1;
+                *lane
+            }
+            _ => {
+                self.front += 1;
+                match self.entries.pop_front()? {
+                    Entry::Callback(callback) => return Some(Job::Callback(callback)),
+                    Entry::Next(lane, _) => lane,
+                }
+            }
+        };
+        match lane {
+            Lane::Step => self.steps.pop_front().map(Job::Step),
+            Lane::Timer => self.timers.pop_front().map(Job::Timer),
+            Lane::Io => self.events.pop_front().map(Job::Io),
+        }
+    }
+
+    /// The tasks and operations that wait for a step.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Rc<dyn Runnable>> {
+        self.steps.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slotmap::KeyData;
+
+    fn timer(n: u64) -> TimerKey {
+        KeyData::from_ffi((1 << 32) | n).into()
+    }
+
+    fn names(queue: &mut ReadyQueue) -> Vec<String> {
+        let mut names = Vec::new();
+        while let Some(job) = queue.next_in_batch() {
+            names.push(match job {
+                Job::Timer(key) => format!("{:?}", key),
+                _ => "callback".to_string(),
+            });
+        }
+        names
+    }
+
+    #[test]
+    fn kinds_of_work_keep_one_common_order() {
+        let mut queue = ReadyQueue::default();
+        queue.push_timer(timer(1));
+        queue.push_timer(timer(2));
+        queue.push_callback(Box::new(|| ()));
+        queue.push_timer(timer(3));
+        queue.begin_batch();
+        let (a, b, c) = (timer(1), timer(2), timer(3));
+        assert_eq!(
+            names(&mut queue),
+            [
+                format!("{a:?}"),
+                format!("{b:?}"),
+                "callback".into(),
+                format!("{c:?}")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_batch_does_not_grow_while_it_runs() {
+        let mut queue = ReadyQueue::default();
+        queue.push_timer(timer(1));
+        queue.begin_batch();
+        queue.push_timer(timer(2));
+        assert_eq!(names(&mut queue).len(), 1);
+        queue.begin_batch();
+        assert_eq!(names(&mut queue).len(), 1);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_position_names_one_callback_for_ever() {
+        let mut queue = ReadyQueue::default();
+        let first = queue.push_callback(Box::new(|| ()));
+        queue.push_timer(timer(1));
+        let second = queue.push_callback(Box::new(|| ()));
+        assert!(queue.cancel(second).is_some());
+        queue.begin_batch();
+        assert_eq!(names(&mut queue).len(), 3);
+        assert!(queue.cancel(first).is_none());
+        assert!(queue.cancel(second).is_none());
+        assert!(queue.cancel(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn an_entry_is_two_words() {
+        assert_eq!(size_of::<Entry>(), 2 * size_of::<usize>());
+    }
+}

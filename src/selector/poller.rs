@@ -1,0 +1,327 @@
+//! Waiting for the operating system: `polling`, and on Linux its epoll descriptor directly.
+//!
+//! `Poller::wait` makes five system calls on Linux, of which one waits. Waiting on the epoll
+//! descriptor that `polling` fills costs the one; what is lost is its timer, which is replaced by
+//! a timerfd of our own that is set only when an earlier deadline comes up. `polling` keeps the
+//! registrations, the notification of other threads, and all the other systems.
+
+// Registering a bare descriptor is unsafe in `polling`, and so is naming one to change it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polling::{Event, Events, PollMode};
+
+/// How many events one wait takes. More stay in the kernel for the next tick, so that the work
+/// of one tick, and the memory it touches, stays small.
+const EVENTS_PER_WAIT: usize = 128;
+
+/// The operating system's name of a source.
+#[cfg(unix)]
+pub(crate) type Raw = std::os::fd::RawFd;
+#[cfg(windows)]
+pub(crate) type Raw = std::os::windows::io::RawSocket;
+
+/// Which directions of a source are watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl Interest {
+    pub(crate) fn is_none(self) -> bool {
+        !self.read && !self.write
+    }
+
+    fn event(self, token: usize) -> Event {
+        Event::new(token, self.read, self.write)
+    }
+}
+
+/// One report: the token of a source, and the directions that are ready.
+pub(crate) type Report = (usize, Interest);
+
+/// Ends the current or the next wait, from any thread.
+#[derive(Clone)]
+pub(crate) struct Notifier(Arc<polling::Poller>);
+
+impl Notifier {
+    pub(crate) fn notify(&self) {
+        // It can only fail when the system refuses a write to its own descriptor; the mail is in
+        // the inbox in any case, and the next tick finds it there.
+        if let Err(error) = self.0.notify() {
+            log::error!(target: "miniloop", "the loop could not be woken: {error}");
+        }
+    }
+}
+
+pub(crate) struct Poller {
+    // The timer is in the set of `poller`: it goes first.
+    #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+    direct: Option<direct::Direct>,
+    poller: Arc<polling::Poller>,
+    events: Events,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Poller> {
+        let poller = Arc::new(polling::Poller::new()?);
+        if !poller.supports_level() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this system's poller has no level-triggered mode",
+            ));
+        }
+        Ok(Poller {
+            #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+            direct: direct::Direct::new(&poller),
+            events: Events::with_capacity(NonZeroUsize::new(EVENTS_PER_WAIT).unwrap_or(NonZeroUsize::MIN)),
+            poller,
+        })
+    }
+
+    pub(crate) fn notifier(&self) -> Notifier {
+        Notifier(self.poller.clone())
+    }
+
+    pub(crate) fn add(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
+        let event = interest.event(token);
+        // SAFETY: `raw` is open and stays so until it is deleted here: the caller is the table of
+        // the selector, whose entries live no longer than the `Source` that owns the descriptor.
+        match unsafe { self.poller.add_with_mode(raw, event, PollMode::Level) } {
+            // The number had another owner that went without a word: it is this one's now.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.poller
+                    .modify_with_mode(borrowed(&raw), event, PollMode::Level)
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn modify(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
+        let event = interest.event(token);
+        match self
+            .poller
+            .modify_with_mode(borrowed(&raw), event, PollMode::Level)
+        {
+            // The system forgot it, because its owner was closed behind our back.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.add(raw, interest, token),
+            other => other,
+        }
+    }
+
+    pub(crate) fn delete(&self, raw: Raw) {
+        // The one way to fail is that it is not there any more, which is what was wanted.
+        let _ = self.poller.delete(borrowed(&raw));
+    }
+
+    /// Waits for readiness for at most `timeout` (`None`: without limit) and reports it. A wait
+    /// may end early with nothing to report.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        mut report: impl FnMut(Report),
+    ) -> io::Result<()> {
+        #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+        if let Some(direct) = &mut self.direct {
+            if direct.wait(&self.poller, timeout)? == direct::Woken::ByEvents {
+                direct.reports().for_each(report);
+                return Ok(());
+            }
+            // Another thread notified: `polling` resets that itself, and reports all over again.
+            return self.wait_by_polling(Some(Duration::ZERO), &mut report);
+        }
+        self.wait_by_polling(timeout, &mut report)
+    }
+
+    fn wait_by_polling(
+        &mut self,
+        timeout: Option<Duration>,
+        report: &mut impl FnMut(Report),
+    ) -> io::Result<()> {
+        self.events.clear();
+        self.poller.wait(&mut self.events, timeout)?;
+        for event in self.events.iter() {
+            let interest = Interest {
+                read: event.readable,
+                write: event.writable,
+            };
+            report((event.key, interest));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn borrowed(raw: &Raw) -> std::os::fd::BorrowedFd<'_> {
+    // SAFETY: as in `Poller::add`, the descriptor is open: its `Source` outlives the table's entry.
+    // Where it was closed behind our back the system answers with an error, and nothing more.
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(*raw) }
+}
+
+#[cfg(windows)]
+fn borrowed(raw: &Raw) -> std::os::windows::io::BorrowedSocket<'_> {
+    // SAFETY: as in `Poller::add`, the socket is open: its `Source` outlives the table's entry.
+    unsafe { std::os::windows::io::BorrowedSocket::borrow_raw(*raw) }
+}
+
+/// Sets a source that leaves the loop back to blocking mode.
+pub(crate) fn set_blocking(raw: &Raw) {
+    // Best effort: there is nobody to tell on the way out.
+    let _ = socket2::SockRef::from(&borrowed(raw)).set_nonblocking(false);
+}
+
+#[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+mod direct {
+    //! The wait on epoll itself.
+
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use polling::PollMode;
+    use rustix::buffer::spare_capacity;
+    use rustix::event::epoll::{self, EventFlags};
+    use rustix::io::Errno;
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+
+    use super::{EVENTS_PER_WAIT, Interest, Report};
+
+    /// The key under which `polling` reports a notification.
+    const NOTIFIED: u64 = usize::MAX as u64;
+    const TIMER: usize = usize::MAX - 1;
+
+    /// A wait is cut at a day (as asyncio's): an early return only leads to another wait.
+    const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+    #[derive(PartialEq, Eq)]
+    pub(super) enum Woken {
+        ByEvents,
+        ByNotification,
+    }
+
+    pub(super) struct Direct {
+        poller: Arc<polling::Poller>,
+        found: Vec<epoll::Event>,
+        timer: OwnedFd,
+        /// When the timer will fire; `None` when it is not set.
+        set_to: Option<Instant>,
+    }
+
+    impl Direct {
+        /// `None` where the system has no timerfd to give: then `polling` waits.
+        pub(super) fn new(poller: &Arc<polling::Poller>) -> Option<Direct> {
+            let timer = timerfd_create(
+                TimerfdClockId::Monotonic,
+                TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+            )
+            .ok()?;
+            // Edge mode: it is reported once each time it fires, and never has to be read.
+            // SAFETY: the timer stays open until `drop` below has deleted it from the set.
+            unsafe { poller.add_with_mode(&timer, polling::Event::readable(TIMER), PollMode::Edge) }.ok()?;
+            Some(Direct {
+                poller: poller.clone(),
+                found: Vec::with_capacity(EVENTS_PER_WAIT),
+                timer,
+                set_to: None,
+            })
+        }
+
+        pub(super) fn wait(
+            &mut self,
+            poller: &polling::Poller,
+            timeout: Option<Duration>,
+        ) -> io::Result<Woken> {
+            let zero = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let look_only = match timeout {
+                Some(Duration::ZERO) => Some(&zero),
+                Some(timeout) => {
+                    self.set_timer(timeout.min(LONGEST_WAIT))?;
+                    None
+                }
+                None => None,
+            };
+            loop {
+                self.found.clear();
+                match epoll::wait(poller.as_fd(), spare_capacity(&mut self.found), look_only) {
+                    Ok(_) => break,
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let mut woken = Woken::ByEvents;
+            for event in &self.found {
+                match event.data.u64() {
+                    NOTIFIED => woken = Woken::ByNotification,
+                    key if key == TIMER as u64 => self.set_to = None,
+                    _ => {}
+                }
+            }
+            Ok(woken)
+        }
+
+        /// Has the timer fire after `timeout` at the latest. One that fires earlier is left as it
+        /// is: its wait returns with nothing, and the next one sets it. So a timer that is always
+        /// put off, as most timeouts are, costs no system call each time.
+        fn set_timer(&mut self, timeout: Duration) -> io::Result<()> {
+            let now = Instant::now();
+            let wanted = now + timeout;
+            if self.set_to.is_some_and(|set_to| now < set_to && set_to <= wanted) {
+                return Ok(());
+            }
+            let none = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let value = Timespec {
+                tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: timeout.subsec_nanos().into(),
+            };
+            timerfd_settime(
+                &self.timer,
+                TimerfdTimerFlags::empty(),
+                &Itimerspec {
+                    it_interval: none,
+                    it_value: value,
+                },
+            )?;
+            self.set_to = Some(wanted);
+            Ok(())
+        }
+
+        /// What the last wait found, less the timer.
+        pub(super) fn reports(&self) -> impl Iterator<Item = Report> {
+            const READ: EventFlags = EventFlags::IN
+                .union(EventFlags::PRI)
+                .union(EventFlags::HUP)
+                .union(EventFlags::ERR);
+            const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
+            self.found.iter().filter_map(|event| {
+                let (flags, key) = (event.flags, event.data.u64());
+                let token = usize::try_from(key).ok().filter(|token| *token != TIMER)?;
+                let interest = Interest {
+                    read: flags.intersects(READ),
+                    write: flags.intersects(WRITE),
+                };
+                Some((token, interest))
+            })
+        }
+    }
+
+    impl Drop for Direct {
+        fn drop(&mut self) {
+            let _ = self.poller.delete(&self.timer);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `Source<T>`: something the loop can watch, kept open for as long as it does.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use socket2::SockRef;
+
+use super::Selector;
+use super::poller::Raw;
+use crate::errors::RuntimeError;
+use crate::handles::SourceKey;
+
+/// What a loop can watch: on Unix everything with a file descriptor (`AsFd`), on Windows every
+/// socket (`AsSocket`).
+#[cfg(unix)]
+pub trait Pollable: std::os::fd::AsFd {}
+#[cfg(unix)]
+impl<T: std::os::fd::AsFd> Pollable for T {}
+
+/// What a loop can watch: on Unix everything with a file descriptor (`AsFd`), on Windows every
+/// socket (`AsSocket`).
+#[cfg(windows)]
+pub trait Pollable: std::os::windows::io::AsSocket {}
+#[cfg(windows)]
+impl<T: std::os::windows::io::AsSocket> Pollable for T {}
+
+fn raw_of<T: Pollable>(io: &T) -> Raw {
+    #[cfg(unix)]
+    return std::os::fd::AsRawFd::as_raw_fd(&io.as_fd());
+    #[cfg(windows)]
+    return std::os::windows::io::AsRawSocket::as_raw_socket(&io.as_socket());
+}
+
+/// A socket, pipe or the like, shared with the loop that watches it.
+///
+/// It takes the place of the bare descriptor that Python's `add_reader` and `sock_recv` are
+/// given. Clones share one object. While any is left the descriptor stays open; when the last
+/// goes, the loop forgets the source (its reader and writer are dropped) and then it is closed:
+/// the loop can never watch a number that has got another owner.
+///
+/// Non-blocking mode is set on the way in, and the mode found is set again on the way out. The
+/// object is given out as `&T` only; reading and writing go through it
+/// (`(&*source).read(..)`, where `&T: Read`). A source belongs to one loop at a time.
+///
+/// ```
+/// use miniloop::Source;
+/// use std::io::{ErrorKind, Read};
+/// use std::net::{TcpListener, TcpStream};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let client = Source::new(TcpStream::connect(listener.local_addr()?)?)?;
+/// let error = (&*client).read(&mut [0; 16]).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::WouldBlock);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Source<T> {
+    shared: Rc<Shared<T>>,
+}
+
+struct Shared<T> {
+    raw: Raw,
+    /// The loop it belongs to, and its name there.
+    home: RefCell<Option<(Rc<Selector>, SourceKey)>>,
+    was_blocking: bool,
+    drained: Cell<bool>,
+    /// `None` only once `into_inner` has taken it.
+    io: Option<T>,
+}
+
+impl<T: Pollable> Source<T> {
+    /// Takes a source over and sets it to non-blocking mode.
+    ///
+    /// # Errors
+    /// What the system says when it can not set the mode.
+    pub fn new(io: T) -> io::Result<Source<T>> {
+        let socket = SockRef::from(&io);
+        // Windows does not tell the mode; a socket there starts as a blocking one.
+        #[cfg(unix)]
+        let was_blocking = !socket.nonblocking()?;
+        #[cfg(windows)]
+        let was_blocking = true;
+        if was_blocking {
+            socket.set_nonblocking(true)?;
+        }
+        Ok(Source::from_parts(io, was_blocking))
+    }
+
+    /// Takes over what this crate made itself, and set to non-blocking mode.
+    pub(crate) fn of_nonblocking(io: T) -> Source<T> {
+        Source::from_parts(io, false)
+    }
+
+    fn from_parts(io: T, was_blocking: bool) -> Source<T> {
+        Source {
+            shared: Rc::new(Shared {
+                raw: raw_of(&io),
+                home: RefCell::new(None),
+                was_blocking,
+                drained: Cell::new(false),
+                io: Some(io),
+            }),
+        }
+    }
+}
+
+impl<T> Source<T> {
+    /// The object inside.
+    pub fn get_ref(&self) -> &T {
+        // `into_inner` takes it from a source that nobody else holds.
+        self.shared
+            .io
+            .as_ref()
+            .expect("a source holds its object until `into_inner`")
+    }
+
+    /// Gives the object back, forgotten by the loop and in the mode it came in.
+    ///
+    /// # Errors
+    /// The source itself, while another clone is alive (a pending operation holds one).
+    pub fn into_inner(self) -> Result<T, Source<T>> {
+        let mut shared = Rc::try_unwrap(self.shared).map_err(|shared| Source { shared })?;
+        shared.leave();
+        shared
+            .io
+            .take()
+            .map_or_else(|| unreachable!("taken once, by value"), Ok)
+    }
+
+    /// Its name in this loop, under which it is entered now if it was not.
+    pub(crate) fn key_in(&self, selector: &Rc<Selector>) -> io::Result<SourceKey> {
+        let left = {
+            let mut home = self.shared.home.borrow_mut();
+            if let Some((current, key)) = &*home {
+                if Rc::ptr_eq(current, selector) && current.knows(*key) {
+                    return Ok(*key);
+                }
+                if !Rc::ptr_eq(current, selector) && current.is_watching(*key) {
+                    return Err(RuntimeError::OtherLoop.into());
+                }
+            }
+            home.take()
+        };
+        if let Some((old, key)) = left {
+            old.forget(key);
+        }
+        let key = selector.enter(self.shared.raw)?;
+        *self.shared.home.borrow_mut() = Some((selector.clone(), key));
+        Ok(key)
+    }
+
+    /// Its name in this loop, if it has one.
+    pub(crate) fn known_in(&self, selector: &Rc<Selector>) -> Option<SourceKey> {
+        match &*self.shared.home.borrow() {
+            Some((current, key)) if Rc::ptr_eq(current, selector) => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// Whether the last receive took all there was: then the next had better wait for readiness
+    /// than ask the system in vain.
+    pub(crate) fn drained(&self) -> bool {
+        self.shared.drained.get()
+    }
+
+    pub(crate) fn set_drained(&self, drained: bool) {
+        self.shared.drained.set(drained);
+    }
+}
+
+impl<T> Shared<T> {
+    /// The loop forgets it, and the mode it came in is set again.
+    fn leave(&mut self) {
+        if let Some((selector, key)) = self.home.get_mut().take() {
+            selector.forget(key);
+        }
+        if self.was_blocking && self.io.is_some() {
+            super::poller::set_blocking(&self.raw);
+            self.was_blocking = false;
+        }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<T> Clone for Source<T> {
+    fn clone(&self) -> Source<T> {
+        Source {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<T> Deref for Source<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.get_ref()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Source<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Source").field(self.get_ref()).finish()
+    }
+}

@@ -1,0 +1,129 @@
+//! `sleep`: a future and the timer that completes it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use slotmap::Key;
+
+use crate::errors::RuntimeError;
+use crate::futures::{Future, FutureCell, Outcome, State, finish};
+use crate::handles::{Cancel, OwnedKey, TimerHandle};
+use crate::loop_core::{LoopHandle, get_running_loop};
+use crate::ready::Runnable;
+
+struct Sleep {
+    state: State<()>,
+    /// `None` if it is a bare yield.
+    timer: RefCell<Option<TimerHandle>>,
+    /// Its place among what the loop owns, while a callback waits for it.
+    kept: Cell<OwnedKey>,
+}
+
+impl FutureCell<()> for Sleep {
+    fn state(&self) -> &State<()> {
+        &self.state
+    }
+
+    fn waited_for(self: Rc<Self>) {
+        // A bare yield: whoever waits goes to the back of the ready queue at once.
+        if self.timer.borrow().is_none() {
+            self.run();
+        }
+    }
+
+    fn keep(self: Rc<Self>) {
+        if self.kept.get().is_null() {
+            let key = self.state.event_loop.core.own(self.clone());
+            self.kept.set(key);
+        }
+    }
+
+    fn release(&self) {
+        self.state
+            .event_loop
+            .core
+            .disown(self.kept.replace(OwnedKey::null()));
+    }
+}
+
+impl Cancel for Sleep {
+    fn cancel(self: Rc<Self>) -> bool {
+        if let Some(timer) = &*self.timer.borrow() {
+            timer.cancel();
+        }
+        finish(self, Outcome::cancelled()).is_ok()
+    }
+}
+
+impl Runnable for Sleep {
+    fn run(self: Rc<Self>) {
+        // It may have been cancelled, or have yielded before.
+        let _ = finish(self, Outcome::Result(()));
+    }
+
+    fn wake(self: Rc<Self>) {}
+
+    fn abandon(self: Rc<Self>) {
+        self.state.set_seen();
+        let _ = finish(self, Outcome::Failed(RuntimeError::LoopClosed.into()));
+    }
+}
+
+impl Drop for Sleep {
+    /// Nobody waits any more: the timer goes with it.
+    fn drop(&mut self) {
+        if let Some(timer) = &*self.timer.borrow() {
+            timer.cancel();
+        }
+    }
+}
+
+impl LoopHandle {
+    /// A future that is done when `delay` has passed (`asyncio.sleep`). A delay of zero is a bare
+    /// yield: everything else that is ready gets its turn, once.
+    ///
+    /// When the last handle is dropped or it is cancelled, its timer is gone at once.
+    pub fn sleep(&self, delay: Duration) -> Future<()> {
+        if self.is_closed() {
+            return Future::failed(self, RuntimeError::LoopClosed);
+        }
+        let sleep = Rc::new(Sleep {
+            state: State::new(self.clone(), "Future", Outcome::Pending),
+            timer: RefCell::new(None),
+            kept: Cell::new(OwnedKey::null()),
+        });
+        if delay.is_zero() {
+            self.core.schedule_step(sleep.clone());
+        } else {
+            let sleeper = Rc::downgrade(&sleep);
+            let timer = self.call_later(delay, move || {
+                if let Some(sleeper) = sleeper.upgrade() {
+                    sleeper.run();
+                }
+            });
+            sleep.timer.replace(Some(timer));
+        }
+        Future::of(sleep)
+    }
+}
+
+/// Sleeps on the running loop (`asyncio.sleep`): see [`LoopHandle::sleep`]. Where no loop is
+/// running it has failed with [`RuntimeError::NoRunningLoop`].
+///
+/// ```
+/// use miniloop::{EventLoop, FakeClock, sleep};
+/// use std::time::Duration;
+///
+/// // The fake clock jumps, so that this hour takes no time.
+/// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+/// event_loop.run_until_complete(async { sleep(Duration::from_secs(3600)).await })?;
+/// assert_eq!(event_loop.time(), Duration::from_secs(3600));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn sleep(delay: Duration) -> Future<()> {
+    match get_running_loop() {
+        Ok(event_loop) => event_loop.sleep(delay),
+        Err(error) => Future::failed(&LoopHandle::closed(), error),
+    }
+}

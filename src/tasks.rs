@@ -1,0 +1,510 @@
+//! `Task<T>`: steps a coroutine, one callback at a time (Python's `tasks.py`).
+//!
+//! A task is always in one of these states:
+//!
+//! * **waiting**: suspended. It is in the loop's table, and registered with what it awaits
+//!   (`waits`), or its waker is somewhere.
+//! * **scheduled**: a step is in the ready queue, once, however often it was woken.
+//! * **stepping**: its coroutine is being polled. A wake now means one more step afterwards.
+//! * **done**: the coroutine is dropped, the outcome set.
+//!
+//! `run` is Python's `__step`, and `wake` its `__wakeup`.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future as StdFuture;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use slotmap::Key;
+
+use crate::errors::{Exception, Result, RuntimeError};
+use crate::few::Few;
+use crate::futures::{Future, FutureCell, Outcome, State, Take, TaskControl, finish};
+use crate::handles::{Cancel, OwnedKey};
+use crate::loop_core::{LoopHandle, Stepper};
+use crate::raw_task::{Lent, Pinned};
+use crate::ready::Runnable;
+use crate::threadsafe::RemoteWaker;
+
+type TaskCell<T, F> = Pinned<Shared<T>, F>;
+
+struct Shared<T> {
+    state: State<T>,
+    part: TaskPart,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Its first step has not begun.
+    New,
+    Suspended,
+    Stepping,
+    Done,
+}
+
+/// What a task has beyond a future, but for the coroutine.
+struct TaskPart {
+    phase: Cell<Phase>,
+    /// A step is in the ready queue.
+    scheduled: Cell<bool>,
+    /// It was woken while it was being stepped.
+    woken_in_step: Cell<bool>,
+    /// A cancellation that no await has delivered yet.
+    must_cancel: Cell<bool>,
+    /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
+    doomed: Cell<bool>,
+    /// Its cancellation is being passed on: tasks may wait for each other in a circle.
+    passing_on: Cell<bool>,
+    cancel_requests: Cell<u32>,
+    /// Its place among what the loop owns, from its first suspension on.
+    key: Cell<OwnedKey>,
+    waits: RefCell<Few<Wait>>,
+    number: u64,
+    /// What few tasks have.
+    extra: RefCell<Option<Box<Extra>>>,
+}
+
+/// A future that the task is registered with.
+struct Wait {
+    future: Rc<dyn Cancel>,
+    registration: u32,
+}
+
+#[derive(Default)]
+struct Extra {
+    name: Option<String>,
+    /// What the clones of its waker share. Weak: see `RemoteWaker`.
+    remote: Weak<RemoteWaker>,
+}
+
+impl TaskPart {
+    fn new(number: u64) -> TaskPart {
+        TaskPart {
+            phase: Cell::new(Phase::New),
+            scheduled: Cell::new(false),
+            woken_in_step: Cell::new(false),
+            must_cancel: Cell::new(false),
+            doomed: Cell::new(false),
+            passing_on: Cell::new(false),
+            cancel_requests: Cell::new(0),
+            key: Cell::new(OwnedKey::null()),
+            waits: RefCell::new(Few::None),
+            number,
+            extra: RefCell::new(None),
+        }
+    }
+
+    fn remote(&self) -> Option<Arc<RemoteWaker>> {
+        self.extra.borrow().as_ref()?.remote.upgrade()
+    }
+
+    fn set_remote(&self, remote: &Arc<RemoteWaker>) {
+        self.extra.borrow_mut().get_or_insert_default().remote = Arc::downgrade(remote);
+    }
+
+    /// Cancels all that the task waits for; false if nothing of it was still pending.
+    fn cancel_waits(&self) -> bool {
+        if self.passing_on.replace(true) {
+            return false;
+        }
+        let waits: Vec<Rc<dyn Cancel>> = {
+            let waits = self.waits.borrow();
+            waits.as_slice().iter().map(|wait| wait.future.clone()).collect()
+        };
+        let mut any = false;
+        for future in waits {
+            any |= future.cancel();
+        }
+        self.passing_on.set(false);
+        any
+    }
+
+    fn name(&self) -> String {
+        let extra = self.extra.borrow();
+        let name = extra.as_ref().and_then(|extra| extra.name.clone());
+        name.unwrap_or_else(|| format!("Task-{}", self.number))
+    }
+}
+
+impl TaskControl for TaskPart {
+    fn cancelling(&self) -> u32 {
+        self.cancel_requests.get()
+    }
+
+    fn uncancel(&self) -> u32 {
+        let left = self.cancel_requests.get().saturating_sub(1);
+        self.cancel_requests.set(left);
+        if left == 0 {
+            self.must_cancel.set(false);
+        }
+        left
+    }
+
+    fn name(&self) -> String {
+        self.name()
+    }
+
+    fn set_name(&self, name: String) {
+        self.extra.borrow_mut().get_or_insert_default().name = Some(name);
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        self.state.report_unseen(|| Some(self.part.name()));
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F> {
+    fn part(&self) -> &TaskPart {
+        &self.shared.part
+    }
+
+    fn event_loop(&self) -> &LoopHandle {
+        &self.shared.state.event_loop
+    }
+
+    /// Polls the coroutine once. `None` if there is nothing to poll.
+    fn poll_once(self: &Rc<Self>) -> Option<std::thread::Result<Poll<Result<T>>>> {
+        let (part, core) = (self.part(), &self.event_loop().core);
+        let poll = |waker: &std::task::Waker| {
+            core.set_stepping(self.clone(), waker);
+            let polled = catch_unwind(AssertUnwindSafe(|| self.poll(&mut Context::from_waker(waker))));
+            core.clear_stepping();
+            polled.transpose()
+        };
+        if let Some(remote) = part.remote() {
+            // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
+            remote.stepped();
+            return poll(&remote.waker());
+        }
+        let lent = Lent::new(core.inbox());
+        let polled = lent.lend(poll);
+        if lent.was_woken() {
+            part.woken_in_step.set(true);
+        }
+        if let Some(remote) = lent.into_cloned() {
+            remote.set_key(part.key.get());
+            part.set_remote(&remote);
+        }
+        polled
+    }
+
+    /// After a step that suspended the coroutine.
+    fn suspended(self: &Rc<Self>) {
+        let part = self.part();
+        if part.key.get().is_null() {
+            let key = self.event_loop().core.own(self.clone());
+            part.key.set(key);
+            if let Some(remote) = part.remote() {
+                remote.set_key(key);
+            }
+        }
+        if part.must_cancel.get() {
+            // It was cancelled before it suspended: what it suspended on is cancelled now.
+            if part.cancel_waits() {
+                part.must_cancel.set(false);
+            } else if !part.woken_in_step.get() && part.waits.borrow().is_empty() {
+                // Nothing of ours can deliver it: the coroutine is dropped where it is.
+                return self.end(Outcome::cancelled());
+            }
+        }
+        if part.woken_in_step.replace(false) {
+            self.clone().schedule();
+        }
+    }
+
+    /// Puts a step in the ready queue, if there is none.
+    fn schedule(self: Rc<Self>) {
+        if !self.part().scheduled.replace(true) {
+            let event_loop = self.event_loop().clone();
+            event_loop.core.schedule_step(self);
+        }
+    }
+
+    /// The coroutine is over: it is dropped, and the outcome set.
+    fn end(self: &Rc<Self>, outcome: Outcome<T>) {
+        let part = self.part();
+        if part.phase.replace(Phase::Done) == Phase::Done {
+            return;
+        }
+        let event_loop = self.event_loop();
+        event_loop.guard("Exception while a task's coroutine was dropped", || {
+            self.drop_coroutine();
+        });
+        event_loop.core.task_ends();
+        let waits = part.waits.borrow_mut().take();
+        drop(waits);
+        let _ = finish(self.clone(), outcome);
+        event_loop.core.disown(part.key.replace(OwnedKey::null()));
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned<Shared<T>, F> {
+    fn run(self: Rc<Self>) {
+        let part = self.part();
+        part.scheduled.set(false);
+        match part.phase.get() {
+            Phase::Done | Phase::Stepping => return,
+            // Cancelled before it began: the body never runs.
+            Phase::New if part.must_cancel.get() => return self.end(Outcome::cancelled()),
+            Phase::Suspended if part.doomed.replace(false) && part.must_cancel.get() => {
+                return self.end(Outcome::cancelled());
+            }
+            Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
+        }
+        let polled = self.poll_once();
+        part.phase.set(Phase::Suspended);
+        match polled {
+            Some(Ok(Poll::Pending)) => self.suspended(),
+            Some(Ok(Poll::Ready(result))) => self.end(match result {
+                // It cancelled itself, and finished without another await.
+                Ok(_) if part.must_cancel.get() => Outcome::cancelled(),
+                Ok(value) => Outcome::Result(value),
+                Err(exception) if exception.is_cancelled() => Outcome::Cancelled(exception),
+                Err(exception) => Outcome::Failed(exception),
+            }),
+            Some(Err(panic)) => self.end(match Exception::from_panic(panic) {
+                exception if exception.is_cancelled() => Outcome::Cancelled(exception),
+                exception => Outcome::Failed(exception),
+            }),
+            None => {}
+        }
+    }
+
+    fn wake(self: Rc<Self>) {
+        match self.part().phase.get() {
+            Phase::Done => {}
+            Phase::Stepping => self.part().woken_in_step.set(true),
+            Phase::New | Phase::Suspended => self.schedule(),
+        }
+    }
+
+    fn abandon(self: Rc<Self>) {
+        // Counted in one report for all of them.
+        self.shared.state.set_seen();
+        self.end(Outcome::Failed(RuntimeError::LoopClosed.into()));
+    }
+
+    fn cancel_task(self: Rc<Self>) -> bool {
+        self.cancel()
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
+    fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32) {
+        self.part().waits.borrow_mut().push(Wait { future, registration });
+    }
+
+    fn stop_waiting_for(&self, future: *const (), registration: u32) {
+        let is_it = |wait: &Wait| {
+            wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
+        };
+        let ended = self.part().waits.borrow_mut().remove(is_it);
+        drop(ended);
+    }
+
+    fn take_cancellation(&self) -> bool {
+        self.part().must_cancel.replace(false)
+    }
+
+    fn address(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<Shared<T>, F> {
+    fn cancel(self: Rc<Self>) -> bool {
+        let part = self.part();
+        if self.shared.state.done() || part.phase.get() == Phase::Done {
+            // Asking counts as having looked at its error, as in asyncio.
+            self.shared.state.set_seen();
+            return false;
+        }
+        part.cancel_requests.set(part.cancel_requests.get() + 1);
+        if part.phase.get() == Phase::Suspended && part.cancel_waits() {
+            return true;
+        }
+        part.must_cancel.set(true);
+        if part.phase.get() == Phase::Suspended && !part.scheduled.get() {
+            // Suspended on something foreign, which can not deliver it.
+            part.doomed.set(true);
+            self.schedule();
+        }
+        true
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> FutureCell<T> for TaskCell<T, F> {
+    fn state(&self) -> &State<T> {
+        &self.shared.state
+    }
+
+    fn task(&self) -> Option<&dyn TaskControl> {
+        Some(self.part())
+    }
+}
+
+/// A coroutine that the loop runs, and its outcome (`asyncio.Task`).
+///
+/// It is a [`Future`] (and derefs to it) whose value comes from stepping an async block. It can
+/// be awaited, cloned and given done callbacks. Dropping it detaches the task and never cancels
+/// it: the loop owns running tasks. Only its coroutine finishes it; `set_result` and
+/// `set_exception` are refused.
+///
+/// # Cancellation
+/// [`cancel`](Self::cancel) asks a task to stop. The future that it waits for is cancelled, so
+/// that the await it is suspended at yields `Err(CancelledError)`. The coroutine may clean up,
+/// await more, and pass the error on with `?`: then the task ends cancelled. If it swallows the
+/// error, it goes on. A task that has not begun never runs. One that is suspended on something
+/// that is not of this crate has no await that could yield the error: its coroutine is dropped
+/// where it is.
+///
+/// ```
+/// use miniloop::{EventLoop, Exception, sleep};
+/// use std::time::Duration;
+///
+/// let event_loop = EventLoop::new()?;
+/// let task = event_loop.create_task(async {
+///     let slept = sleep(Duration::from_secs(3600)).await;
+///     if let Err(error) = &slept {
+///         assert!(error.is_cancelled());
+///         // clean up here
+///     }
+///     slept
+/// });
+/// event_loop.run_once()?;
+/// assert!(task.cancel());
+/// let error = event_loop.run_until_complete(task.clone()).unwrap_err();
+/// assert!(error.is_cancelled() && task.cancelled());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Task<T> {
+    future: Future<T>,
+}
+
+impl<T: 'static> Task<T> {
+    pub(crate) fn future(&self) -> &Future<T> {
+        &self.future
+    }
+
+    fn control<R>(&self, of_task: impl FnOnce(&dyn TaskControl) -> R) -> Option<R> {
+        self.future.cell().task().map(of_task)
+    }
+
+    /// Asks the task to stop, as described [above](Task#cancellation), and tells whether it was
+    /// unfinished until now (`Task.cancel`). [`Future::cancel`] does the same.
+    pub fn cancel(&self) -> bool {
+        self.future.cancel()
+    }
+
+    /// Takes one cancellation request back and tells how many are left; at none, one that was
+    /// not delivered yet is withdrawn (`Task.uncancel`).
+    pub fn uncancel(&self) -> u32 {
+        self.control(|task| task.uncancel()).unwrap_or(0)
+    }
+
+    /// How many cancellation requests there were, less those taken back (`Task.cancelling`).
+    pub fn cancelling(&self) -> u32 {
+        self.control(|task| task.cancelling()).unwrap_or(0)
+    }
+
+    /// The task's name, `Task-1` and so on where none was set (`Task.get_name`).
+    pub fn get_name(&self) -> String {
+        self.control(|task| task.name()).unwrap_or_default()
+    }
+
+    /// Names the task, for reports (`Task.set_name`).
+    pub fn set_name(&self, name: impl Into<String>) {
+        let name = name.into();
+        self.control(|control| control.set_name(name));
+    }
+
+    /// An awaitable that moves the result out; other handles then find it taken.
+    pub fn take(self) -> Take<T> {
+        self.future.take()
+    }
+}
+
+impl<T> Deref for Task<T> {
+    type Target = Future<T>;
+
+    fn deref(&self) -> &Future<T> {
+        &self.future
+    }
+}
+
+impl<T: Clone + 'static> StdFuture for Task<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        Pin::new(&mut self.future).poll(cx)
+    }
+}
+
+impl<T> Clone for Task<T> {
+    fn clone(&self) -> Task<T> {
+        Task {
+            future: self.future.clone(),
+        }
+    }
+}
+
+impl<T: 'static> fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("name", &self.get_name())
+            .field("future", &self.future)
+            .finish()
+    }
+}
+
+impl LoopHandle {
+    /// Has the loop run a coroutine (`loop.create_task`). Its first step is scheduled like a
+    /// callback; nothing of it runs in here.
+    ///
+    /// A coroutine is an async block or function that returns [`Result<T>`](crate::Result):
+    /// returning `Err`, mostly by `?`, is raising. Where the type can not be inferred, end it in
+    /// `Ok::<(), Exception>(())`, or write a function that returns `miniloop::Result<()>`.
+    /// On a closed loop the coroutine is dropped and the task has failed.
+    ///
+    /// ```
+    /// use miniloop::{EventLoop, Exception};
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// let task = event_loop.create_task(async {
+    ///     let port: u16 = "8888".parse()?;
+    ///     Ok::<_, Exception>(port + 1)
+    /// });
+    /// assert!(!task.done());
+    /// assert_eq!(event_loop.run_until_complete(task)?, 8889);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create_task<T: 'static>(
+        &self,
+        coroutine: impl StdFuture<Output = Result<T>> + 'static,
+    ) -> Task<T> {
+        if self.is_closed() {
+            self.guard("Exception while a task's coroutine was dropped", || {
+                drop(coroutine)
+            });
+            return Task {
+                future: Future::failed(self, RuntimeError::LoopClosed),
+            };
+        }
+        let shared = Shared {
+            state: State::new(self.clone(), "Task", Outcome::Pending),
+            part: TaskPart::new(self.core.task_begins()),
+        };
+        let cell = Pinned::new(shared, coroutine);
+        cell.clone().schedule();
+        Task {
+            future: Future::of(cell),
+        }
+    }
+}
