@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 /// The loop's source of time (the brief's injectable `clock`).
 ///
-/// Times are durations since an origin of the clock's own; they never go back. The clock also
+/// Times are durations since an origin of the clock's own; they never go back. (Timers count in
+/// nanoseconds of 64 bits: moments more than 584 years from the origin are one to them.) The clock also
 /// says what an idle loop does: only the clock knows how much real time a deadline is away.
 pub trait Clock {
     /// The time since the clock's origin.

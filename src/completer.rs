@@ -9,7 +9,7 @@ use std::task::Wake;
 use slotmap::Key;
 
 use crate::errors::{Exception, Result, RuntimeError};
-use crate::futures::{Future, FutureCell, Outcome, State, finish};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, OwnedKey};
 use crate::loop_core::LoopHandle;
 use crate::ready::Runnable;
@@ -137,7 +137,7 @@ impl LoopHandle {
     pub fn create_threadsafe_future<T: Send + 'static>(&self) -> (Future<T>, Completer<T>) {
         let parcel = Parcel::<T>::default();
         let cell = Rc::new(ThreadsafeCell {
-            state: State::new(self.clone(), "Future", Outcome::Pending),
+            state: State::pending(self.clone(), Kind::Future),
             parcel: parcel.clone(),
             key: Cell::new(OwnedKey::null()),
         });

@@ -1,269 +1,22 @@
 //! `Future<T>`: a result that may not exist yet, with callbacks (Python's `futures.py`).
 //!
 //! What a future is made of is a [`FutureCell`]: a plain one, a task with its coroutine, or an
-//! operation with its work. They share [`State`], and differ in what `cancel` and an await mean.
+//! operation with its work. They share [`State`] (in `state.rs`), and differ in what `cancel` and an await mean.
 
-use std::cell::{Cell, RefCell};
+mod state;
+
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future as StdFuture;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
-use crate::few::Few;
 use crate::handles::Cancel;
-use crate::hooks::ExceptionContext;
-use crate::loop_core::{LoopHandle, Stepper};
-
-/// What a future has come to. It leaves `Pending` once, and then changes no more, but that a
-/// result can be taken.
-pub(crate) enum Outcome<T> {
-    Pending,
-    Result(T),
-    Failed(Exception),
-    Cancelled(Exception),
-    Taken,
-}
-
-impl<T> Outcome<T> {
-    pub(crate) fn cancelled() -> Outcome<T> {
-        Outcome::Cancelled(CancelledError::new().into())
-    }
-}
-
-impl<T> From<Result<T>> for Outcome<T> {
-    fn from(result: Result<T>) -> Outcome<T> {
-        match result {
-            Ok(value) => Outcome::Result(value),
-            Err(exception) => Outcome::Failed(exception),
-        }
-    }
-}
-
-/// A done callback.
-type DoneCallback<T> = Box<dyn FnOnce(&Future<T>)>;
-
-/// Who is told when it is done.
-pub(crate) enum Waiter<T> {
-    /// A task of this loop that awaits it: it is scheduled, without any waker.
-    Task(Rc<dyn Stepper>),
-    /// Anything else that polled it.
-    Waker(Waker),
-    Callback(DoneCallback<T>),
-}
-
-/// A [`Waiter`] that polls.
-pub(crate) enum Awaiter {
-    Task(Rc<dyn Stepper>),
-    Waker(Waker),
-}
-
-impl Awaiter {
-    pub(crate) fn wake(self, event_loop: &LoopHandle) {
-        match self {
-            Awaiter::Task(task) => task.wake(),
-            Awaiter::Waker(waker) => event_loop.guard("Exception in a waker", || waker.wake()),
-        }
-    }
-}
-
-/// The part that all futures have in common.
-pub(crate) struct State<T> {
-    pub(crate) event_loop: LoopHandle,
-    outcome: RefCell<Outcome<T>>,
-    waiters: RefCell<Few<(u32, Waiter<T>)>>,
-    last_key: Cell<u32>,
-    /// Somebody has looked at the exception, or it is reported in another way.
-    seen: Cell<bool>,
-    pub(crate) kind: &'static str,
-}
-
-impl<T> State<T> {
-    pub(crate) fn new(event_loop: LoopHandle, kind: &'static str, outcome: Outcome<T>) -> State<T> {
-        State {
-            event_loop,
-            outcome: RefCell::new(outcome),
-            waiters: RefCell::new(Few::None),
-            last_key: Cell::new(0),
-            seen: Cell::new(false),
-            kind,
-        }
-    }
-
-    pub(crate) fn done(&self) -> bool {
-        !matches!(*self.outcome.borrow(), Outcome::Pending)
-    }
-
-    fn cancelled(&self) -> bool {
-        matches!(*self.outcome.borrow(), Outcome::Cancelled(_))
-    }
-
-    pub(crate) fn set_seen(&self) {
-        self.seen.set(true);
-    }
-
-    fn add_waiter(&self, waiter: Waiter<T>) -> u32 {
-        // 0 is "not registered"; four billion registrations on one pending future wrap around.
-        let key = self.last_key.get().checked_add(1).unwrap_or(1);
-        self.last_key.set(key);
-        self.waiters.borrow_mut().push((key, waiter));
-        key
-    }
-
-    fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
-        let removed = self.waiters.borrow_mut().remove(|(other, _)| *other == key);
-        removed.map(|(_, waiter)| waiter)
-    }
-
-    fn has_callback(&self) -> bool {
-        let waiters = self.waiters.borrow();
-        waiters
-            .as_slice()
-            .iter()
-            .any(|(_, waiter)| matches!(waiter, Waiter::Callback(_)))
-    }
-
-    /// The one who waits, if it is one and no callback: it can be woken to do the rest itself.
-    pub(crate) fn lone_awaiter(&self) -> Option<Awaiter> {
-        match self.waiters.borrow().as_slice() {
-            [(_, Waiter::Task(task))] => Some(Awaiter::Task(task.clone())),
-            [(_, Waiter::Waker(waker))] => Some(Awaiter::Waker(waker.clone())),
-            _ => None,
-        }
-    }
-
-    /// Runs `read` on the outcome of a finished future and marks its exception as seen.
-    fn read<R>(&self, read: impl FnOnce(&Outcome<T>) -> Result<R>) -> Result<R> {
-        self.seen.set(true);
-        let outcome = self.outcome.try_borrow().map_err(|_| InvalidStateError::InUse)?;
-        match &*outcome {
-            Outcome::Pending => {
-                self.seen.set(false);
-                Err(InvalidStateError::NotDone.into())
-            }
-            Outcome::Failed(exception) | Outcome::Cancelled(exception) => Err(exception.clone()),
-            Outcome::Taken => Err(InvalidStateError::Taken.into()),
-            Outcome::Result(_) => read(&outcome),
-        }
-    }
-
-    fn copy_result(&self) -> Result<T>
-    where
-        T: Clone,
-    {
-        self.read(|outcome| match outcome {
-            Outcome::Result(value) => Ok(value.clone()),
-            _ => Err(InvalidStateError::NotDone.into()),
-        })
-    }
-
-    pub(crate) fn take_result(&self) -> Result<T> {
-        self.read(|_| Ok(()))?;
-        // The value is being cloned while this runs inside its `clone`: it has to stay there.
-        let mut outcome = self
-            .outcome
-            .try_borrow_mut()
-            .map_err(|_| InvalidStateError::InUse)?;
-        match std::mem::replace(&mut *outcome, Outcome::Taken) {
-            Outcome::Result(value) => Ok(value),
-            _ => Err(InvalidStateError::Taken.into()),
-        }
-    }
-
-    /// The last reference goes: reports an exception that nobody has looked at.
-    pub(crate) fn report_unseen(&self, task_name: impl FnOnce() -> Option<String>) {
-        let exception = match &*self.outcome.borrow() {
-            Outcome::Failed(exception) if !self.seen.replace(true) => exception.clone(),
-            _ => return,
-        };
-        let context = ExceptionContext::new(format!("{} exception was never retrieved", self.kind))
-            .with_exception(exception)
-            .with_task_name(task_name());
-        self.event_loop.call_exception_handler(&context);
-    }
-}
-
-impl<T> Drop for State<T> {
-    fn drop(&mut self) {
-        self.report_unseen(|| None);
-        let outcome = self.outcome.replace(Outcome::Taken);
-        let waiters = self.waiters.borrow_mut().take();
-        // Values and closures are the user's: a panic while one is dropped is reported.
-        if std::mem::needs_drop::<T>() || !waiters.is_empty() {
-            self.event_loop
-                .guard("Exception while a future was dropped", || drop(outcome));
-            self.event_loop
-                .guard("Exception while a future was dropped", || drop(waiters));
-        }
-    }
-}
-
-/// What a future is made of.
-pub(crate) trait FutureCell<T>: Cancel {
-    fn state(&self) -> &State<T>;
-
-    /// Whether anybody may complete it, or only its own task or operation.
-    fn is_open(&self) -> bool {
-        false
-    }
-
-    /// It is polled and still pending: an operation that knows itself ready goes on.
-    fn polled(self: Rc<Self>) {}
-
-    /// It was awaited, or given a callback, and is pending.
-    fn waited_for(self: Rc<Self>) {}
-
-    /// One that waited is gone without having got the outcome.
-    fn left_alone(self: Rc<Self>) {}
-
-    /// A callback waits for it: an operation lives on without a handle.
-    fn keep(self: Rc<Self>) {}
-
-    /// No callback waits any more.
-    fn release(&self) {}
-
-    /// What it has beyond a future, if it is a task.
-    fn task(&self) -> Option<&dyn TaskControl> {
-        None
-    }
-}
-
-/// What a task has beyond a future.
-pub(crate) trait TaskControl {
-    fn cancelling(&self) -> u32;
-    fn uncancel(&self) -> u32;
-    fn name(&self) -> String;
-    fn set_name(&self, name: String);
-}
-
-/// Completes a future: whoever waits for it is scheduled, in the order they came.
-pub(crate) fn finish<T: 'static>(
-    cell: Rc<dyn FutureCell<T>>,
-    outcome: Outcome<T>,
-) -> Result<(), InvalidStateError> {
-    let state = cell.state();
-    if state.done() {
-        return Err(InvalidStateError::AlreadyDone);
-    }
-    state.outcome.replace(outcome);
-    let waiters = state.waiters.borrow_mut().take();
-    cell.release();
-    waiters.for_each(|(key, waiter)| match waiter {
-        Waiter::Task(task) => {
-            task.stop_waiting_for(Rc::as_ptr(&cell).cast(), key);
-            task.wake();
-        }
-        Waiter::Waker(waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
-        Waiter::Callback(callback) => schedule_callback(&cell, callback),
-    });
-    Ok(())
-}
-
-fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, callback: DoneCallback<T>) {
-    let future = Future::of(cell.clone());
-    cell.state().event_loop.call_soon(move || callback(&future));
-}
+use crate::loop_core::LoopHandle;
+pub(crate) use state::{FutureCell, Kind, Outcome, State, TaskControl, finish};
+use state::{Waiter, schedule_callback};
 
 /// A future that nobody but its holder completes.
 struct PlainCell<T> {
@@ -356,10 +109,10 @@ impl<T> Future<T> {
 }
 
 impl<T: 'static> Future<T> {
-    /// A future that is done from the start, or pending for ever if `outcome` says so.
+    /// A future that is done from the start.
     pub(crate) fn with_outcome(event_loop: &LoopHandle, outcome: Outcome<T>) -> Future<T> {
         Future::of(Rc::new(PlainCell {
-            state: State::new(event_loop.clone(), "Future", outcome),
+            state: State::finished(event_loop.clone(), outcome),
         }))
     }
 
@@ -374,7 +127,10 @@ impl<T: 'static> Future<T> {
 
     /// Whether it was cancelled (`Future.cancelled`).
     pub fn cancelled(&self) -> bool {
-        self.cell.state().cancelled()
+        matches!(
+            self.cell.state().outcome().as_deref(),
+            Some(Outcome::Cancelled(_))
+        )
     }
 
     /// The loop it belongs to (`Future.get_loop`).
@@ -410,9 +166,8 @@ impl<T: 'static> Future<T> {
     /// [`CancelledError`] if it was cancelled, [`InvalidStateError`] while it is pending.
     pub fn exception(&self) -> Result<Option<Exception>> {
         let state = self.cell.state();
-        let outcome = state.outcome.try_borrow().map_err(|_| InvalidStateError::InUse)?;
+        let outcome = state.outcome().ok_or(InvalidStateError::NotDone)?;
         match &*outcome {
-            Outcome::Pending => Err(InvalidStateError::NotDone.into()),
             Outcome::Cancelled(exception) => Err(exception.clone()),
             Outcome::Failed(exception) => {
                 state.set_seen();
@@ -551,13 +306,13 @@ impl<T> Drop for Future<T> {
 impl<T> fmt::Debug for Future<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.cell.state();
-        let outcome = match state.outcome.try_borrow().as_deref() {
-            Ok(Outcome::Pending) => "pending",
-            Ok(Outcome::Failed(_)) => "failed",
-            Ok(Outcome::Cancelled(_)) => "cancelled",
-            Ok(Outcome::Result(_) | Outcome::Taken) | Err(_) => "finished",
+        let outcome = match state.outcome().as_deref() {
+            None => "pending",
+            Some(Outcome::Failed(_)) => "failed",
+            Some(Outcome::Cancelled(_)) => "cancelled",
+            Some(Outcome::Result(_) | Outcome::Taken) => "finished",
         };
-        f.debug_struct(state.kind)
+        f.debug_struct(state.kind.name())
             .field("state", &outcome)
             .finish_non_exhaustive()
     }
@@ -586,6 +341,8 @@ impl LoopHandle {
     /// A pending future (`loop.create_future`). On a closed loop it can be completed as anywhere
     /// else, but its callbacks are refused.
     pub fn create_future<T: 'static>(&self) -> Future<T> {
-        Future::with_outcome(self, Outcome::Pending)
+        Future::of(Rc::new(PlainCell {
+            state: State::pending(self.clone(), Kind::Future),
+        }))
     }
 }

@@ -221,10 +221,11 @@ impl LoopHandle {
         // 2. Timers that are due become ready.
         core.move_due_timers();
         // 3. How long may the loop wait? Not at all while something is ready or a stop is asked.
-        let busy = !core.ready.borrow().is_empty() || core.stopping.get();
-        if !(busy && mode != Mode::ByHand && core.may_leave_poll_out()) {
-            // 4. Wait for I/O. 5. Each ready direction becomes a ready callback.
-            if busy {
+        let (ready, stopping) = (!core.ready.borrow().is_empty(), core.stopping.get());
+        let poll_left_out = ready && !stopping && mode != Mode::ByHand && core.may_leave_poll_out();
+        if !poll_left_out {
+            // 4. Wait for I/O. 5. Each ready direction becomes a ready job.
+            if ready || stopping {
                 self.poll(Some(Duration::ZERO))?;
             } else {
                 self.wait(mode)?;
@@ -275,7 +276,7 @@ impl LoopHandle {
     fn poll(&self, mut timeout: Option<Duration>) -> Result<()> {
         let core = &*self.core;
         core.poll_bound.polled();
-        let sleeps = timeout != Some(Duration::ZERO) && core.inbox.outside() > 0;
+        let sleeps = timeout != Some(Duration::ZERO) && core.inbox.may_get_mail();
         // Asked once more after falling asleep: the last one who could wake the loop may have
         // left in between.
         if sleeps && (!core.inbox.fall_asleep() || core.inbox.outside() == 0) {

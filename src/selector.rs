@@ -28,8 +28,8 @@ pub(crate) type Watcher = Box<dyn FnMut()>;
 
 /// An operation that waits for a source (`sock_recv` and its like).
 pub(crate) trait Operation {
-    /// The source may be ready: go on.
-    fn ready(self: Rc<Self>);
+    /// The source may be ready: go on. `alone`: no other operation waits behind this one.
+    fn ready(self: Rc<Self>, alone: bool);
     /// The system refuses to watch the source.
     fn fail(self: Rc<Self>, error: io::Error);
 }
@@ -60,6 +60,9 @@ struct Entry {
     /// What is wanted.
     wanted: Interest,
     in_changed: bool,
+    /// The system is to be told again: a watcher was replaced, perhaps because another socket has
+    /// taken over the number.
+    tell_again: bool,
     sides: [Side; 2],
 }
 
@@ -89,6 +92,13 @@ impl Side {
 
     fn wants_readiness(&self) -> bool {
         self.has_watcher() || (!self.signalled && !self.operations.is_empty())
+    }
+
+    fn is_first(&self, operation: &Weak<dyn Operation>) -> bool {
+        self.operations
+            .as_slice()
+            .first()
+            .is_some_and(|first| Weak::ptr_eq(first, operation))
     }
 
     /// Takes the watcher off; the caller drops what is returned.
@@ -123,7 +133,8 @@ impl Table {
             (false, true) => self.watched -= 1,
             _ => {}
         }
-        if entry.told.unwrap_or_default() != entry.wanted && !entry.in_changed {
+        let differs = entry.tell_again || entry.told.unwrap_or_default() != entry.wanted;
+        if differs && !entry.in_changed {
             entry.in_changed = true;
             self.changed.push(key);
         }
@@ -212,6 +223,7 @@ impl Selector {
             told: None,
             wanted: Interest::default(),
             in_changed: false,
+            tell_again: false,
             sides: Default::default(),
         });
         let token = token(key);
@@ -269,6 +281,9 @@ impl Selector {
             let side = table.side(key, direction).ok_or(RuntimeError::LoopClosed)?;
             let old = side.take_watcher();
             side.watcher = WatcherSlot::Waiting(watcher);
+            if let (Some(entry), false) = (table.entries.get_mut(key), matches!(old, WatcherSlot::Empty)) {
+                entry.tell_again = true;
+            }
             table.refresh(key);
             old
         };
@@ -302,7 +317,8 @@ impl Selector {
             .is_some_and(|side| !side.operations.is_empty())
     }
 
-    /// Puts an operation in the queue of a source.
+    /// Puts an operation in the queue of a source. A first one that has been told and has done
+    /// nothing yet is told again, and then does not keep others waiting.
     pub(crate) fn push_operation(
         &self,
         key: SourceKey,
@@ -313,6 +329,7 @@ impl Selector {
             let mut table = self.table.borrow_mut();
             let side = table.side(key, direction).ok_or(RuntimeError::LoopClosed)?;
             side.operations.push(operation.clone());
+            side.signalled = false;
             table.refresh(key);
         }
         self.tell_of_new(key).inspect_err(|_| {
@@ -332,11 +349,7 @@ impl Selector {
             let Some(side) = table.side(key, direction) else {
                 return;
             };
-            let is_first = side
-                .operations
-                .as_slice()
-                .first()
-                .is_some_and(|first| Weak::ptr_eq(first, operation));
+            let is_first = side.is_first(operation);
             let removed = side.operations.remove(|other| Weak::ptr_eq(other, operation));
             if is_first {
                 side.signalled = false;
@@ -347,11 +360,33 @@ impl Selector {
         drop(removed);
     }
 
-    /// The first operation was told that the source is ready: until it has made use of that (or
-    /// gave it up) the source is not watched for it.
-    pub(crate) fn set_signalled(&self, key: SourceKey, direction: Direction, signalled: bool) {
+    /// Whether this operation is the first, was told that its source is ready, and has not made
+    /// use of that yet. Until then the source is not watched for it.
+    pub(crate) fn is_signalled(
+        &self,
+        key: SourceKey,
+        direction: Direction,
+        operation: &Weak<dyn Operation>,
+    ) -> bool {
         let mut table = self.table.borrow_mut();
-        if let Some(side) = table.side(key, direction) {
+        table
+            .side(key, direction)
+            .is_some_and(|side| side.signalled && side.is_first(operation))
+    }
+
+    /// Sets what `is_signalled` tells; nothing happens if the operation is not the first.
+    pub(crate) fn set_signalled(
+        &self,
+        key: SourceKey,
+        direction: Direction,
+        operation: &Weak<dyn Operation>,
+        signalled: bool,
+    ) {
+        let mut table = self.table.borrow_mut();
+        if let Some(side) = table.side(key, direction)
+            && side.is_first(operation)
+            && side.signalled != signalled
+        {
             side.signalled = signalled;
             table.refresh(key);
         }
@@ -383,9 +418,10 @@ impl Selector {
                 continue;
             };
             entry.in_changed = false;
+            let tell_again = std::mem::take(&mut entry.tell_again);
             let wanted = Some(entry.wanted).filter(|wanted| !wanted.is_none());
             let told = match (entry.told, wanted) {
-                (told, wanted) if told == wanted => Ok(()),
+                (told, wanted) if told == wanted && !tell_again => Ok(()),
                 (None, Some(wanted)) => poller.add(entry.raw, wanted, token(key)),
                 (Some(_), Some(wanted)) => poller.modify(entry.raw, wanted, token(key)),
                 // Without any interest it would still report a hang-up, for ever.
@@ -455,10 +491,13 @@ impl Selector {
             table
                 .side(event.source, event.direction)
                 .filter(|side| !side.signalled)
-                .and_then(|side| side.operations.as_slice().first().and_then(Weak::upgrade))
+                .and_then(|side| {
+                    let operations = side.operations.as_slice();
+                    Some((operations.first()?.upgrade()?, operations.len() == 1))
+                })
         };
-        if let Some(operation) = first {
-            operation.ready();
+        if let Some((operation, alone)) = first {
+            operation.ready(alone);
         }
     }
 

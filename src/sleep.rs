@@ -7,7 +7,7 @@ use std::time::Duration;
 use slotmap::Key;
 
 use crate::errors::RuntimeError;
-use crate::futures::{Future, FutureCell, Outcome, State, finish};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, OwnedKey, TimerHandle};
 use crate::loop_core::{LoopHandle, get_running_loop};
 use crate::ready::Runnable;
@@ -89,7 +89,7 @@ impl LoopHandle {
             return Future::failed(self, RuntimeError::LoopClosed);
         }
         let sleep = Rc::new(Sleep {
-            state: State::new(self.clone(), "Future", Outcome::Pending),
+            state: State::pending(self.clone(), Kind::Future),
             timer: RefCell::new(None),
             kept: Cell::new(OwnedKey::null()),
         });

@@ -17,7 +17,7 @@ use slotmap::Key;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::errors::{Exception, Result, RuntimeError};
-use crate::futures::{Future, FutureCell, Outcome, State, finish};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, Direction, OwnedKey, SourceKey};
 use crate::loop_core::LoopHandle;
 use crate::ready::Runnable;
@@ -54,8 +54,6 @@ struct Pending<W: Work> {
     work: RefCell<Option<W>>,
     source: SourceKey,
     direction: Direction,
-    /// The awaiting task was told that the source is ready.
-    signalled: Cell<bool>,
     /// Its place among what the loop owns, while a callback waits for it.
     kept: Cell<OwnedKey>,
     this: Weak<Pending<W>>,
@@ -82,11 +80,10 @@ impl<W: Work> Pending<W> {
         }
     }
 
+    /// Whether the awaiting task was told that the source is ready, and has not come yet.
     fn set_signalled(&self, signalled: bool) {
-        if self.signalled.replace(signalled) != signalled {
-            let selector = self.state.event_loop.core.selector();
-            selector.set_signalled(self.source, self.direction, signalled);
-        }
+        let selector = self.state.event_loop.core.selector();
+        selector.set_signalled(self.source, self.direction, &self.as_operation(), signalled);
     }
 
     /// Stops waiting for the source, lets go of what the work holds, and completes the future.
@@ -100,7 +97,9 @@ impl<W: Work> Pending<W> {
         selector.remove_operation(self.source, self.direction, &self.as_operation());
         // While the call is being made its work stays, until the future goes.
         let work = self.work.try_borrow_mut().ok().and_then(|mut work| work.take());
-        drop(work);
+        self.state
+            .event_loop
+            .guard("Exception while an operation was dropped", || drop(work));
     }
 }
 
@@ -110,9 +109,15 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
     }
 
     fn polled(self: Rc<Self>) {
-        if self.signalled.get() {
+        let selector = self.state.event_loop.core.selector();
+        if selector.is_signalled(self.source, self.direction, &self.as_operation()) {
             self.go_on();
         }
+    }
+
+    fn waited_for(self: Rc<Self>) {
+        // The task that was told may never come; a callback is not to wait for it.
+        self.set_signalled(false);
     }
 
     fn left_alone(self: Rc<Self>) {
@@ -135,13 +140,13 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
 }
 
 impl<W: Work> Operation for Pending<W> {
-    fn ready(self: Rc<Self>) {
+    fn ready(self: Rc<Self>, alone: bool) {
         match self.state.lone_awaiter() {
-            Some(awaiter) => {
+            Some(awaiter) if alone => {
                 self.set_signalled(true);
                 awaiter.wake(&self.state.event_loop);
             }
-            None => self.go_on(),
+            _ => self.go_on(),
         }
     }
 
@@ -360,11 +365,10 @@ impl LoopHandle {
             return Future::with_outcome(self, outcome.into());
         }
         let pending = Rc::new_cyclic(|this| Pending {
-            state: State::new(self.clone(), "Future", Outcome::Pending),
+            state: State::pending(self.clone(), Kind::Future),
             work: RefCell::new(Some(work)),
             source: key,
             direction,
-            signalled: Cell::new(false),
             kept: Cell::new(OwnedKey::null()),
             this: this.clone(),
         });

@@ -24,7 +24,7 @@ use slotmap::Key;
 
 use crate::errors::{Exception, Result, RuntimeError};
 use crate::few::Few;
-use crate::futures::{Future, FutureCell, Outcome, State, Take, TaskControl, finish};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, Take, TaskControl, finish};
 use crate::handles::{Cancel, OwnedKey};
 use crate::loop_core::{LoopHandle, Stepper};
 use crate::raw_task::{Lent, Pinned};
@@ -498,7 +498,7 @@ impl LoopHandle {
             };
         }
         let shared = Shared {
-            state: State::new(self.clone(), "Task", Outcome::Pending),
+            state: State::pending(self.clone(), Kind::Task),
             part: TaskPart::new(self.core.task_begins()),
         };
         let cell = Pinned::new(shared, coroutine);

@@ -97,6 +97,12 @@ impl Inbox {
         self.outside.load(Ordering::Acquire)
     }
 
+    /// Whether there is mail, or anybody who could send some. (In this order: one who posts and
+    /// leaves is seen by the one or the other.)
+    pub(crate) fn may_get_mail(&self) -> bool {
+        self.outside() > 0 || self.has_mail()
+    }
+
     pub(crate) fn has_mail(&self) -> bool {
         self.has_mail.load(Ordering::Acquire)
     }

@@ -157,7 +157,7 @@ impl Core {
 
     /// Whether a wait without a timer would be for ever.
     pub(super) fn nothing_can_wake(&self) -> bool {
-        self.selector.watched() == 0 && self.inbox.outside() == 0
+        self.selector.watched() == 0 && !self.inbox.may_get_mail()
     }
 
     pub(super) fn refuse(&self, what: &str) {

@@ -1,0 +1,307 @@
+//! What all futures have in common: pending with those who wait, or done with an outcome.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::Future;
+use crate::errors::{CancelledError, Exception, InvalidStateError, Result};
+use crate::few::Few;
+use crate::handles::Cancel;
+use crate::hooks::ExceptionContext;
+use crate::loop_core::{LoopHandle, Stepper};
+
+/// What a future has come to. It changes no more, but that a result can be taken.
+pub(crate) enum Outcome<T> {
+    Result(T),
+    Failed(Exception),
+    Cancelled(Exception),
+    Taken,
+}
+
+impl<T> Outcome<T> {
+    pub(crate) fn cancelled() -> Outcome<T> {
+        Outcome::Cancelled(CancelledError::new().into())
+    }
+}
+
+impl<T> From<Result<T>> for Outcome<T> {
+    fn from(result: Result<T>) -> Outcome<T> {
+        match result {
+            Ok(value) => Outcome::Result(value),
+            Err(exception) => Outcome::Failed(exception),
+        }
+    }
+}
+
+/// A done callback.
+pub(super) type DoneCallback<T> = Box<dyn FnOnce(&Future<T>)>;
+
+/// Who is told when it is done.
+pub(super) enum Waiter<T> {
+    /// A task of this loop that awaits it: it is scheduled, without any waker.
+    Task(Rc<dyn Stepper>),
+    /// Anything else that polled it.
+    Waker(Waker),
+    Callback(DoneCallback<T>),
+}
+
+/// A [`Waiter`] that polls.
+pub(crate) enum Awaiter {
+    Task(Rc<dyn Stepper>),
+    Waker(Waker),
+}
+
+impl Awaiter {
+    pub(crate) fn wake(self, event_loop: &LoopHandle) {
+        match self {
+            Awaiter::Task(task) => task.wake(),
+            Awaiter::Waker(waker) => event_loop.guard("Exception in a waker", || waker.wake()),
+        }
+    }
+}
+
+/// What a future is, for reports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Future,
+    Task,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Future => "Future",
+            Kind::Task => "Task",
+        }
+    }
+}
+
+enum Phase<T> {
+    /// Those who wait, in the order they came, each with a key.
+    Pending(Few<(u32, Waiter<T>)>),
+    Done(Outcome<T>),
+}
+
+/// The part that all futures have in common.
+pub(crate) struct State<T> {
+    pub(crate) event_loop: LoopHandle,
+    phase: RefCell<Phase<T>>,
+    last_key: Cell<u32>,
+    /// Somebody has looked at the exception, or it is reported in another way.
+    seen: Cell<bool>,
+    pub(super) kind: Kind,
+}
+
+impl<T> State<T> {
+    pub(crate) fn pending(event_loop: LoopHandle, kind: Kind) -> State<T> {
+        State::with(event_loop, kind, Phase::Pending(Few::None))
+    }
+
+    pub(super) fn finished(event_loop: LoopHandle, outcome: Outcome<T>) -> State<T> {
+        State::with(event_loop, Kind::Future, Phase::Done(outcome))
+    }
+
+    fn with(event_loop: LoopHandle, kind: Kind, phase: Phase<T>) -> State<T> {
+        State {
+            event_loop,
+            phase: RefCell::new(phase),
+            last_key: Cell::new(0),
+            seen: Cell::new(false),
+            kind,
+        }
+    }
+
+    pub(crate) fn done(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Done(_))
+    }
+
+    /// The outcome, once there is one.
+    pub(super) fn outcome(&self) -> Option<Ref<'_, Outcome<T>>> {
+        Ref::filter_map(self.phase.borrow(), |phase| match phase {
+            Phase::Pending(_) => None,
+            Phase::Done(outcome) => Some(outcome),
+        })
+        .ok()
+    }
+
+    pub(crate) fn set_seen(&self) {
+        self.seen.set(true);
+    }
+
+    /// Adds one who waits; nothing is added once it is done.
+    pub(super) fn add_waiter(&self, waiter: Waiter<T>) -> u32 {
+        // 0 is "not registered"; four billion registrations on one pending future wrap around.
+        let key = self.last_key.get().checked_add(1).unwrap_or(1);
+        self.last_key.set(key);
+        if let Phase::Pending(waiters) = &mut *self.phase.borrow_mut() {
+            waiters.push((key, waiter));
+        }
+        key
+    }
+
+    pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
+        // Asked first, for a result that is being cloned is borrowed, and its `clone` may come here.
+        if self.done() {
+            return None;
+        }
+        match &mut *self.phase.borrow_mut() {
+            Phase::Pending(waiters) => waiters
+                .remove(|(other, _)| *other == key)
+                .map(|(_, waiter)| waiter),
+            Phase::Done(_) => None,
+        }
+    }
+
+    pub(super) fn has_callback(&self) -> bool {
+        match &*self.phase.borrow() {
+            Phase::Pending(waiters) => waiters
+                .as_slice()
+                .iter()
+                .any(|(_, waiter)| matches!(waiter, Waiter::Callback(_))),
+            Phase::Done(_) => false,
+        }
+    }
+
+    /// The one who waits, if it is one and no callback: it can be woken to do the rest itself.
+    pub(crate) fn lone_awaiter(&self) -> Option<Awaiter> {
+        let Phase::Pending(waiters) = &*self.phase.borrow() else {
+            return None;
+        };
+        match waiters.as_slice() {
+            [(_, Waiter::Task(task))] => Some(Awaiter::Task(task.clone())),
+            [(_, Waiter::Waker(waker))] => Some(Awaiter::Waker(waker.clone())),
+            _ => None,
+        }
+    }
+
+    pub(super) fn copy_result(&self) -> Result<T>
+    where
+        T: Clone,
+    {
+        let outcome = self.outcome().ok_or(InvalidStateError::NotDone)?;
+        match &*outcome {
+            Outcome::Result(value) => Ok(value.clone()),
+            Outcome::Taken => Err(InvalidStateError::Taken.into()),
+            Outcome::Failed(exception) | Outcome::Cancelled(exception) => {
+                self.set_seen();
+                Err(exception.clone())
+            }
+        }
+    }
+
+    pub(super) fn take_result(&self) -> Result<T> {
+        // Borrowed only where the value's own `clone` has come back here: there it has to stay.
+        let mut phase = self
+            .phase
+            .try_borrow_mut()
+            .map_err(|_| InvalidStateError::InUse)?;
+        match &mut *phase {
+            Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
+            Phase::Done(Outcome::Failed(exception) | Outcome::Cancelled(exception)) => {
+                self.set_seen();
+                Err(exception.clone())
+            }
+            Phase::Done(outcome) => match std::mem::replace(outcome, Outcome::Taken) {
+                Outcome::Result(value) => Ok(value),
+                _ => Err(InvalidStateError::Taken.into()),
+            },
+        }
+    }
+
+    /// The last reference goes: reports an exception that nobody has looked at.
+    pub(crate) fn report_unseen(&self, task_name: impl FnOnce() -> Option<String>) {
+        let exception = match &*self.phase.borrow() {
+            Phase::Done(Outcome::Failed(exception)) if !self.seen.replace(true) => exception.clone(),
+            _ => return,
+        };
+        let context = ExceptionContext::new(format!("{} exception was never retrieved", self.kind.name()))
+            .with_exception(exception)
+            .with_task_name(task_name());
+        self.event_loop.call_exception_handler(&context);
+    }
+}
+
+impl<T> Drop for State<T> {
+    fn drop(&mut self) {
+        const WHERE: &str = "Exception while a future was dropped";
+        self.report_unseen(|| None);
+        // Values and closures are the user's: a panic while one is dropped is reported.
+        match self.phase.replace(Phase::Done(Outcome::Taken)) {
+            Phase::Done(Outcome::Result(value)) if std::mem::needs_drop::<T>() => {
+                self.event_loop.guard(WHERE, || drop(value));
+            }
+            Phase::Pending(waiters) => {
+                waiters.for_each(|waiter| self.event_loop.guard(WHERE, || drop(waiter)))
+            }
+            Phase::Done(_) => {}
+        }
+    }
+}
+
+/// What a future is made of.
+pub(crate) trait FutureCell<T>: Cancel {
+    fn state(&self) -> &State<T>;
+
+    /// Whether anybody may complete it, or only its own task or operation.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    /// It is polled and still pending: an operation that knows itself ready goes on.
+    fn polled(self: Rc<Self>) {}
+
+    /// It was awaited, or given a callback, and is pending.
+    fn waited_for(self: Rc<Self>) {}
+
+    /// One that waited is gone without having got the outcome.
+    fn left_alone(self: Rc<Self>) {}
+
+    /// A callback waits for it: an operation lives on without a handle.
+    fn keep(self: Rc<Self>) {}
+
+    /// No callback waits any more.
+    fn release(&self) {}
+
+    /// What it has beyond a future, if it is a task.
+    fn task(&self) -> Option<&dyn TaskControl> {
+        None
+    }
+}
+
+/// What a task has beyond a future.
+pub(crate) trait TaskControl {
+    fn cancelling(&self) -> u32;
+    fn uncancel(&self) -> u32;
+    fn name(&self) -> String;
+    fn set_name(&self, name: String);
+}
+
+/// Completes a future: whoever waits for it is scheduled, in the order they came.
+pub(crate) fn finish<T: 'static>(
+    cell: Rc<dyn FutureCell<T>>,
+    outcome: Outcome<T>,
+) -> Result<(), InvalidStateError> {
+    let state = cell.state();
+    if state.done() {
+        return Err(InvalidStateError::AlreadyDone);
+    }
+    let Phase::Pending(waiters) = state.phase.replace(Phase::Done(outcome)) else {
+        return Err(InvalidStateError::AlreadyDone);
+    };
+    cell.release();
+    waiters.for_each(|(key, waiter)| match waiter {
+        Waiter::Task(task) => {
+            task.stop_waiting_for(Rc::as_ptr(&cell).cast(), key);
+            task.wake();
+        }
+        Waiter::Waker(waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
+        Waiter::Callback(callback) => schedule_callback(&cell, callback),
+    });
+    Ok(())
+}
+
+pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, callback: DoneCallback<T>) {
+    let future = Future::of(cell.clone());
+    cell.state().event_loop.call_soon(move || callback(&future));
+}

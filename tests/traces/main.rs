@@ -1,0 +1,76 @@
+//! The recorded asyncio scenarios: each leaves the trace that asyncio left.
+//!
+//! `tests/traces.json` holds what CPython 3.13 recorded under a virtual clock,
+//! and one module for each area holds the scenarios in Rust, under the same names.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+/// Turns the scenarios of a module into its table `PORTED` and one test for each entry.
+///
+/// `calls` are given a loop that is not running and run it themselves; `mains` are
+/// the main task of `run_until_complete`.
+macro_rules! scenarios {
+    (area: $area:literal, calls: [$($call:ident),* $(,)?], mains: [$($main:ident),* $(,)?] $(,)?) => {
+        pub const PORTED: $crate::registry::Area = $crate::registry::Area {
+            name: $area,
+            scenarios: &[
+                $((stringify!($call), || $crate::registry::play_call($call)),)*
+                $((stringify!($main), || $crate::registry::play_main($main)),)*
+            ],
+        };
+
+        mod tests {
+            $(#[test] fn $call() { $crate::registry::check(&super::PORTED, stringify!($call)); })*
+            $(#[test] fn $main() { $crate::registry::check(&super::PORTED, stringify!($main)); })*
+        }
+    };
+}
+
+mod callbacks;
+mod exceptions;
+mod futures;
+mod readers_writers;
+mod registry;
+mod run_until_complete;
+mod shutdown;
+mod sleep;
+mod sockets;
+mod tasks;
+mod threadsafe;
+mod timers;
+
+/// The areas whose scenarios are ported.
+const AREAS: &[registry::Area] = &[
+    callbacks::PORTED,
+    timers::PORTED,
+    futures::PORTED,
+    tasks::PORTED,
+    sleep::PORTED,
+    run_until_complete::PORTED,
+    sockets::PORTED,
+    readers_writers::PORTED,
+    threadsafe::PORTED,
+    exceptions::PORTED,
+    shutdown::PORTED,
+];
+
+/// The scenarios of those areas that are not ported, and why.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("current_task_is_the_one_stepping", "later: current_task"),
+    ("all_tasks_lists_the_unfinished", "later: all_tasks"),
+    ("runs_to_a_result_or_an_error", "later: current_task"),
+    ("sleepers_wake_by_duration", "later: wait"),
+    ("accept_several_clients", "later: gather"),
+    ("runner_cancels_what_is_left", "later: Runner"),
+    ("runner_reports_errors_of_the_cleanup", "later: Runner"),
+    ("coroutine_from_a_thread", "later: run_coroutine_threadsafe"),
+    ("blocking_socket_in_debug_mode", "later: debug mode"),
+    ("slow_callback_in_debug_mode", "later: debug mode"),
+];
+
+#[test]
+fn every_scenario_is_either_ported_or_left_out_with_a_reason() {
+    let wrong = registry::accounts(AREAS, LEFT_OUT);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
