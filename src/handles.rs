@@ -52,6 +52,9 @@ pub(crate) struct IoEvent {
 /// Something that can be asked to stop: what a task waits for. False if it was done already.
 pub(crate) trait Cancel {
     fn cancel(self: Rc<Self>) -> bool;
+
+    /// A task that waits for it has been stepped, and still waits.
+    fn awaiter_stepped(self: Rc<Self>) {}
 }
 
 /// The queue behind the handles.

@@ -189,9 +189,9 @@ impl LoopHandle {
     }
 
     /// Runs ticks while `unfinished` says so.
-    pub(crate) fn run_while(&self, unfinished: impl Fn(&LoopHandle) -> bool) -> Result<()> {
+    pub(crate) fn run_while(&self, mut unfinished: impl FnMut() -> bool) -> Result<()> {
         let _running = self.enter()?;
-        while unfinished(self) {
+        while unfinished() {
             self.tick(Mode::UntilComplete)?;
         }
         Ok(())
@@ -226,7 +226,7 @@ impl LoopHandle {
         if !poll_left_out {
             // 4. Wait for I/O. 5. Each ready direction becomes a ready job.
             if ready || stopping {
-                self.poll(Some(Duration::ZERO))?;
+                self.poll(Some(Duration::ZERO), false)?;
             } else {
                 self.wait(mode)?;
             }
@@ -242,21 +242,26 @@ impl LoopHandle {
     /// An idle tick: waits in the way the clock says.
     fn wait(&self, mode: Mode) -> Result<()> {
         let core = &*self.core;
+        // Asked once: the last who could send mail may leave at any moment, and has to be noticed
+        // either here or by the poll.
+        let mail = core.inbox.may_get_mail();
+        let nothing_can_wake = !mail && core.selector.watched() == 0;
         let deadline = core.timers.borrow_mut().next_deadline();
         match core.clock().idle(deadline) {
             Idle::Wait(limit) => {
-                if mode == Mode::UntilComplete && limit.is_none() && core.nothing_can_wake() {
+                if mode == Mode::UntilComplete && limit.is_none() && nothing_can_wake {
                     return Err(RuntimeError::Deadlock.into());
                 }
-                self.poll(limit)
+                self.poll(limit, mail)
             }
             Idle::Jump => {
                 let watching = core.selector.watched() > 0;
-                self.poll(Some(if watching {
+                let grace = if watching {
                     GRACE_BEFORE_JUMP
                 } else {
                     Duration::ZERO
-                }))?;
+                };
+                self.poll(Some(grace), mail)?;
                 if let Some(deadline) = deadline
                     && core.ready.borrow().is_empty()
                     && !core.inbox.has_mail()
@@ -265,18 +270,19 @@ impl LoopHandle {
                 }
                 Ok(())
             }
-            Idle::DoNotBlock if mode == Mode::ByHand => self.poll(Some(Duration::ZERO)),
+            Idle::DoNotBlock if mode == Mode::ByHand => self.poll(Some(Duration::ZERO), mail),
             // The clock is moved by hand, and whoever could do that is waiting here.
-            Idle::DoNotBlock if core.nothing_can_wake() => Err(RuntimeError::Deadlock.into()),
-            Idle::DoNotBlock => self.poll(None),
+            Idle::DoNotBlock if nothing_can_wake => Err(RuntimeError::Deadlock.into()),
+            Idle::DoNotBlock => self.poll(None, mail),
         }
     }
 
-    /// Asks the system for I/O and makes a job of each event.
-    fn poll(&self, mut timeout: Option<Duration>) -> Result<()> {
+    /// Asks the system for I/O and makes a job of each event. `mail`: some may come from other
+    /// threads meanwhile.
+    fn poll(&self, mut timeout: Option<Duration>, mail: bool) -> Result<()> {
         let core = &*self.core;
         core.poll_bound.polled();
-        let sleeps = timeout != Some(Duration::ZERO) && core.inbox.may_get_mail();
+        let sleeps = timeout != Some(Duration::ZERO) && mail;
         // Asked once more after falling asleep: the last one who could wake the loop may have
         // left in between.
         if sleeps && (!core.inbox.fall_asleep() || core.inbox.outside() == 0) {

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::errors::RuntimeError;
 use crate::handles::{Direction, SourceKey};
+use crate::hooks::ExceptionContext;
 use crate::loop_core::LoopHandle;
 use crate::selector::source::{Pollable, Source};
 
@@ -36,7 +37,7 @@ impl LoopHandle {
     /// event_loop.run_forever()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_reader<T: Pollable>(
+    pub fn add_reader<T: Pollable + 'static>(
         &self,
         source: &Source<T>,
         callback: impl FnMut() + 'static,
@@ -59,7 +60,7 @@ impl LoopHandle {
     ///
     /// # Errors
     /// As for [`add_reader`](Self::add_reader).
-    pub fn add_writer<T: Pollable>(
+    pub fn add_writer<T: Pollable + 'static>(
         &self,
         source: &Source<T>,
         callback: impl FnMut() + 'static,
@@ -84,10 +85,14 @@ impl LoopHandle {
     }
 
     /// A source's name in this loop, under which it is entered now if it was not.
-    pub(crate) fn source_key<T: Pollable>(&self, source: &Source<T>) -> io::Result<SourceKey> {
+    pub(crate) fn source_key<T: Pollable + 'static>(&self, source: &Source<T>) -> io::Result<SourceKey> {
         if self.is_closed() {
             return Err(RuntimeError::LoopClosed.into());
         }
-        source.key_in(self.core.selector())
+        source.key_in(self.core.selector(), || {
+            self.call_exception_handler(&ExceptionContext::new(
+                "A source was replaced by another one with the same descriptor; its reader and writer are removed",
+            ));
+        })
     }
 }

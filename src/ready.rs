@@ -22,6 +22,10 @@ pub(crate) trait Runnable {
     fn cancel_task(self: Rc<Self>) -> bool {
         false
     }
+    /// Whether it is a task that has not ended.
+    fn is_unfinished(&self) -> bool {
+        false
+    }
 }
 
 /// A job taken from the queue.

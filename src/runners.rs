@@ -4,7 +4,6 @@ use std::future::Future as StdFuture;
 
 use crate::errors::Result;
 use crate::event_loop::EventLoop;
-use crate::loop_core::LoopHandle;
 
 /// Makes a loop, runs `main` on it, and cleans up (`asyncio.run`): tasks that are left over are
 /// cancelled and awaited, then the loop is closed.
@@ -38,8 +37,13 @@ fn cancel_what_is_left(event_loop: &EventLoop) -> Result<()> {
     if event_loop.core.unfinished_tasks() == 0 {
         return Ok(());
     }
-    for runnable in event_loop.core.runnables() {
-        runnable.cancel_task();
+    let mut left = event_loop.core.runnables();
+    for task in &left {
+        task.clone().cancel_task();
     }
-    event_loop.run_while(|event_loop: &LoopHandle| event_loop.core.unfinished_tasks() > 0)
+    // Those and no others, as in asyncio: what they start now is not waited for.
+    event_loop.run_while(|| {
+        left.retain(|task| task.is_unfinished());
+        !left.is_empty()
+    })
 }

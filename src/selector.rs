@@ -28,8 +28,8 @@ pub(crate) type Watcher = Box<dyn FnMut()>;
 
 /// An operation that waits for a source (`sock_recv` and its like).
 pub(crate) trait Operation {
-    /// The source may be ready: go on. `alone`: no other operation waits behind this one.
-    fn ready(self: Rc<Self>, alone: bool);
+    /// The source may be ready: go on.
+    fn ready(self: Rc<Self>);
     /// The system refuses to watch the source.
     fn fail(self: Rc<Self>, error: io::Error);
 }
@@ -203,16 +203,19 @@ impl Selector {
 
     /// Enters a source. If its number is entered already, then its owner was closed behind our
     /// back (or wraps the same descriptor): the newcomer takes the place, and what waited for the
-    /// old one fails.
-    fn enter(&self, raw: Raw) -> io::Result<SourceKey> {
+    /// old one fails. `replaced` is called if that had a reader or writer.
+    fn enter(&self, raw: Raw, replaced: impl FnOnce()) -> io::Result<SourceKey> {
         let old = self.table.borrow().by_raw.get(&raw).copied();
         if let Some(old) = old {
-            self.evict(old, || {
+            let had_watcher = self.evict(old, || {
                 io::Error::new(
                     io::ErrorKind::AlreadyExists,
                     "another source with the same descriptor took its place in the loop",
                 )
             });
+            if had_watcher {
+                replaced();
+            }
         }
         if self.poller.borrow().is_none() {
             return Err(RuntimeError::LoopClosed.into());
@@ -253,11 +256,13 @@ impl Selector {
         Some(entry)
     }
 
-    /// Forgets a source whose operations are still waiting: they fail.
-    fn evict(&self, key: SourceKey, error: impl Fn() -> io::Error) {
+    /// Forgets a source for which somebody is still waiting: its operations fail. True if a
+    /// reader or writer was lost with it.
+    fn evict(&self, key: SourceKey, error: impl Fn() -> io::Error) -> bool {
         let Some(mut entry) = self.take_out(key) else {
-            return;
+            return false;
         };
+        let had_watcher = entry.sides.iter().any(Side::has_watcher);
         for side in &mut entry.sides {
             side.operations.take().for_each(|operation| {
                 if let Some(operation) = operation.upgrade() {
@@ -265,6 +270,7 @@ impl Selector {
                 }
             });
         }
+        had_watcher
     }
 
     // -- readers and writers ------------------------------------------------------------------
@@ -317,8 +323,7 @@ impl Selector {
             .is_some_and(|side| !side.operations.is_empty())
     }
 
-    /// Puts an operation in the queue of a source. A first one that has been told and has done
-    /// nothing yet is told again, and then does not keep others waiting.
+    /// Puts an operation in the queue of a source.
     pub(crate) fn push_operation(
         &self,
         key: SourceKey,
@@ -329,7 +334,6 @@ impl Selector {
             let mut table = self.table.borrow_mut();
             let side = table.side(key, direction).ok_or(RuntimeError::LoopClosed)?;
             side.operations.push(operation.clone());
-            side.signalled = false;
             table.refresh(key);
         }
         self.tell_of_new(key).inspect_err(|_| {
@@ -491,13 +495,10 @@ impl Selector {
             table
                 .side(event.source, event.direction)
                 .filter(|side| !side.signalled)
-                .and_then(|side| {
-                    let operations = side.operations.as_slice();
-                    Some((operations.first()?.upgrade()?, operations.len() == 1))
-                })
+                .and_then(|side| side.operations.as_slice().first()?.upgrade())
         };
-        if let Some((operation, alone)) = first {
-            operation.ready(alone);
+        if let Some(operation) = first {
+            operation.ready();
         }
     }
 
@@ -540,15 +541,7 @@ impl Selector {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         };
-        let had_watcher = {
-            let table = self.table.borrow();
-            table
-                .entries
-                .get(key)
-                .is_some_and(|entry| entry.sides.iter().any(Side::has_watcher))
-        };
-        self.evict(key, copy);
-        had_watcher
+        self.evict(key, copy)
     }
 
     /// Lets go of everything. The system's descriptors are closed; the watchers are returned, to

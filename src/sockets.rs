@@ -2,9 +2,11 @@
 //!
 //! An operation tries its call first. If that would block, it waits for the source to be ready.
 //! Then, if a task awaits it and nobody else, the task is woken and its own step makes the call:
-//! so nothing is received for a task that is cancelled in between, and the bytes stay warm.
-//! Otherwise the call is made at once.
+//! so nothing is received for a task that is cancelled in between, and the bytes stay warm. (If
+//! that step turns to something else, the call is made right after it.) Otherwise the call is
+//! made at once.
 
+use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -115,11 +117,6 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
         }
     }
 
-    fn waited_for(self: Rc<Self>) {
-        // The task that was told may never come; a callback is not to wait for it.
-        self.set_signalled(false);
-    }
-
     fn left_alone(self: Rc<Self>) {
         self.set_signalled(false);
     }
@@ -140,13 +137,13 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
 }
 
 impl<W: Work> Operation for Pending<W> {
-    fn ready(self: Rc<Self>, alone: bool) {
-        match self.state.lone_awaiter() {
-            Some(awaiter) if alone => {
+    fn ready(self: Rc<Self>) {
+        match self.state.lone_task() {
+            Some(task) => {
                 self.set_signalled(true);
-                awaiter.wake(&self.state.event_loop);
+                task.wake();
             }
-            _ => self.go_on(),
+            None => self.go_on(),
         }
     }
 
@@ -163,6 +160,11 @@ impl<W: Work> Cancel for Pending<W> {
         }
         self.complete(Outcome::cancelled());
         true
+    }
+
+    fn awaiter_stepped(self: Rc<Self>) {
+        // The task was told, and had its step, and has made no use of it.
+        self.polled();
     }
 }
 
@@ -223,14 +225,24 @@ where
 }
 
 /// Reads once, and notes whether that took all there was.
-fn read<T>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
+fn read<T: 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
 where
     for<'a> &'a T: Read,
 {
     let received = source.get_ref().read(buffer)?;
-    // At the end of the stream (0) there is more of the same to get at once.
-    source.set_drained(0 < received && received < buffer.len());
+    // At the end of the stream (0) there is more of the same to get at once. And what is not the
+    // system's own socket may have a buffer of its own, of whose contents readiness says nothing.
+    let short = 0 < received && received < buffer.len();
+    source.set_drained(short && is_system_socket::<T>());
     Ok(received)
+}
+
+fn is_system_socket<T: 'static>() -> bool {
+    #[cfg(unix)]
+    if TypeId::of::<T>() == TypeId::of::<UnixStream>() {
+        return true;
+    }
+    TypeId::of::<T>() == TypeId::of::<TcpStream>()
 }
 
 struct SendAll<T, D> {
@@ -345,7 +357,7 @@ impl Work for Connect {
 impl LoopHandle {
     /// Starts an operation: at once if `try_first` says so and nobody is waiting in its place,
     /// else when the source is ready.
-    fn operate<T: Pollable, W: Work>(
+    fn operate<T: Pollable + 'static, W: Work>(
         &self,
         source: &Source<T>,
         direction: Direction,

@@ -107,8 +107,9 @@ impl TaskPart {
         self.extra.borrow_mut().get_or_insert_default().remote = Arc::downgrade(remote);
     }
 
-    /// Cancels all that the task waits for; false if nothing of it was still pending.
-    fn cancel_waits(&self) -> bool {
+    /// Cancels all that the task waits for; false if nothing of it was still pending. Tasks that
+    /// wait for tasks pass it on from one to the next; where the chain is long, in another tick.
+    fn cancel_waits(&self, event_loop: &LoopHandle) -> bool {
         if self.passing_on.replace(true) {
             return false;
         }
@@ -116,12 +117,29 @@ impl TaskPart {
             let waits = self.waits.borrow();
             waits.as_slice().iter().map(|wait| wait.future.clone()).collect()
         };
-        let mut any = false;
-        for future in waits {
-            any |= future.cancel();
+        let mut any = !waits.is_empty();
+        let cancel_all = || waits.into_iter().fold(false, |any, future| future.cancel() | any);
+        if event_loop.core.begin_nested_cancel() {
+            any = cancel_all();
+            event_loop.core.end_nested_cancel();
+        } else {
+            event_loop.call_soon(move || {
+                cancel_all();
+            });
         }
         self.passing_on.set(false);
         any
+    }
+
+    /// The task has been stepped: what it still waits for may have counted on that.
+    fn tell_waits_of_step(&self) {
+        for index in 0.. {
+            let future = match self.waits.borrow().as_slice().get(index) {
+                Some(wait) => wait.future.clone(),
+                None => break,
+            };
+            future.awaiter_stepped();
+        }
     }
 
     fn name(&self) -> String {
@@ -195,8 +213,9 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         polled
     }
 
-    /// After a step that suspended the coroutine.
-    fn suspended(self: &Rc<Self>) {
+    /// After a step that suspended the coroutine. `was_due`: before the step there was a
+    /// cancellation for it to deliver.
+    fn suspended(self: &Rc<Self>, was_due: bool) {
         let part = self.part();
         if part.key.get().is_null() {
             let key = self.event_loop().core.own(self.clone());
@@ -207,13 +226,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         }
         if part.must_cancel.get() {
             // It was cancelled before it suspended: what it suspended on is cancelled now.
-            if part.cancel_waits() {
+            if part.cancel_waits(self.event_loop()) {
                 part.must_cancel.set(false);
-            } else if !part.woken_in_step.get() && part.waits.borrow().is_empty() {
+            } else if (was_due || !part.woken_in_step.get()) && part.waits.borrow().is_empty() {
                 // Nothing of ours can deliver it: the coroutine is dropped where it is.
                 return self.end(Outcome::cancelled());
             }
         }
+        part.tell_waits_of_step();
         if part.woken_in_step.replace(false) {
             self.clone().schedule();
         }
@@ -238,6 +258,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             self.drop_coroutine();
         });
         event_loop.core.task_ends();
+        // A future that it has polled and given away is still in the list.
+        part.tell_waits_of_step();
         let waits = part.waits.borrow_mut().take();
         drop(waits);
         let _ = finish(self.clone(), outcome);
@@ -258,10 +280,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
             }
             Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
         }
+        let cancellation_due = part.must_cancel.get();
         let polled = self.poll_once();
         part.phase.set(Phase::Suspended);
         match polled {
-            Some(Ok(Poll::Pending)) => self.suspended(),
+            Some(Ok(Poll::Pending)) => self.suspended(cancellation_due),
             Some(Ok(Poll::Ready(result))) => self.end(match result {
                 // It cancelled itself, and finished without another await.
                 Ok(_) if part.must_cancel.get() => Outcome::cancelled(),
@@ -293,6 +316,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
 
     fn cancel_task(self: Rc<Self>) -> bool {
         self.cancel()
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.part().phase.get() != Phase::Done
     }
 }
 
@@ -327,7 +354,9 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
             return false;
         }
         part.cancel_requests.set(part.cancel_requests.get() + 1);
-        if part.phase.get() == Phase::Suspended && part.cancel_waits() {
+        // A step that is scheduled already may find another future done than those cancelled now.
+        let due = part.scheduled.get();
+        if part.phase.get() == Phase::Suspended && part.cancel_waits(self.event_loop()) && !due {
             return true;
         }
         part.must_cancel.set(true);

@@ -46,21 +46,6 @@ pub(super) enum Waiter<T> {
     Callback(DoneCallback<T>),
 }
 
-/// A [`Waiter`] that polls.
-pub(crate) enum Awaiter {
-    Task(Rc<dyn Stepper>),
-    Waker(Waker),
-}
-
-impl Awaiter {
-    pub(crate) fn wake(self, event_loop: &LoopHandle) {
-        match self {
-            Awaiter::Task(task) => task.wake(),
-            Awaiter::Waker(waker) => event_loop.guard("Exception in a waker", || waker.wake()),
-        }
-    }
-}
-
 /// What a future is, for reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -163,15 +148,14 @@ impl<T> State<T> {
         }
     }
 
-    /// The one who waits, if it is one and no callback: it can be woken to do the rest itself.
-    pub(crate) fn lone_awaiter(&self) -> Option<Awaiter> {
-        let Phase::Pending(waiters) = &*self.phase.borrow() else {
-            return None;
-        };
-        match waiters.as_slice() {
-            [(_, Waiter::Task(task))] => Some(Awaiter::Task(task.clone())),
-            [(_, Waiter::Waker(waker))] => Some(Awaiter::Waker(waker.clone())),
-            _ => None,
+    /// The one who waits, if it is a task that goes on, and nobody else.
+    pub(crate) fn lone_task(&self) -> Option<Rc<dyn Stepper>> {
+        match &*self.phase.borrow() {
+            Phase::Pending(waiters) => match waiters.as_slice() {
+                [(_, Waiter::Task(task))] if task.is_unfinished() => Some(task.clone()),
+                _ => None,
+            },
+            Phase::Done(_) => None,
         }
     }
 

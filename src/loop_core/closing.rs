@@ -16,14 +16,9 @@ impl LoopHandle {
             .into_iter()
             .for_each(|letter| self.guard(WHERE, || drop(letter)));
         let pending = core.tasks.get();
-        loop {
-            let job = core.ready.borrow_mut().next();
-            match job {
-                Some(Job::Step(step)) => self.guard(WHERE, || step.abandon()),
-                Some(job) => self.guard(WHERE, || drop(job)),
-                None => break,
-            }
-        }
+        // What is let go of wakes what waited for it, which is let go of in its turn: no recursion,
+        // however long the chain.
+        core.closing.set(true);
         let timers = core.timers.borrow_mut().take_all();
         timers
             .into_iter()
@@ -36,6 +31,15 @@ impl LoopHandle {
         watchers
             .into_iter()
             .for_each(|watcher| self.guard(WHERE, || drop(watcher)));
+        loop {
+            let job = core.ready.borrow_mut().next();
+            match job {
+                Some(Job::Step(step)) => self.guard(WHERE, || step.abandon()),
+                Some(job) => self.guard(WHERE, || drop(job)),
+                None => break,
+            }
+        }
+        core.closing.set(false);
         core.scratch.take();
         let message = match pending {
             0 => None,

@@ -21,6 +21,8 @@ use crate::timers::Timers;
 
 /// How many socket operations may complete at once, without a turn of the loop, in one step.
 const COMPLETIONS_PER_STEP: u32 = 16;
+/// How deep a cancellation is passed on from task to task before it goes through the ready queue.
+const CANCEL_DEPTH: u32 = 100;
 /// The largest receive buffer that the loop keeps.
 const SCRATCH_LIMIT: usize = 256 * 1024;
 
@@ -71,6 +73,11 @@ pub(crate) struct Core {
     pub(super) stopping: Cell<bool>,
     pub(super) closed: Cell<bool>,
     completions_left: Cell<u32>,
+    cancel_depth: Cell<u32>,
+    /// The loop is being closed: what is woken now waits for its turn to be let go of.
+    pub(super) closing: Cell<bool>,
+    /// A refusal is being logged.
+    refusing: Cell<bool>,
     pub(super) poll_bound: PollBound,
     /// An empty `Vec` to exchange for the inbox's.
     letters: RefCell<Vec<Letter>>,
@@ -100,6 +107,9 @@ impl Core {
             stopping: Cell::new(false),
             closed: Cell::new(false),
             completions_left: Cell::new(COMPLETIONS_PER_STEP),
+            cancel_depth: Cell::new(0),
+            closing: Cell::new(false),
+            refusing: Cell::new(false),
             poll_bound: PollBound::new(),
             letters: RefCell::default(),
             scratch: RefCell::default(),
@@ -155,13 +165,12 @@ impl Core {
             && (self.selector.watched() == 0 || self.poll_bound.one_more_tick())
     }
 
-    /// Whether a wait without a timer would be for ever.
-    pub(super) fn nothing_can_wake(&self) -> bool {
-        self.selector.watched() == 0 && !self.inbox.may_get_mail()
-    }
-
     pub(super) fn refuse(&self, what: &str) {
-        log::warn!(target: "miniloop", "{what} was scheduled on a closed event loop and is dropped");
+        // A logger may use the loop too.
+        if !self.refusing.replace(true) {
+            log::warn!(target: "miniloop", "{what} was scheduled on a closed event loop and is dropped");
+            self.refusing.set(false);
+        }
     }
 
     // -- for the rooms above ------------------------------------------------------------------
@@ -172,7 +181,7 @@ impl Core {
 
     /// Schedules a step. A closed loop lets go of it at once.
     pub(crate) fn schedule_step(&self, step: Rc<dyn Runnable>) {
-        if self.closed.get() {
+        if self.closed.get() && !self.closing.get() {
             step.abandon();
         } else {
             self.ready.borrow_mut().push_step(step);
@@ -190,6 +199,17 @@ impl Core {
     pub(crate) fn disown(&self, key: OwnedKey) {
         let disowned = self.owned.borrow_mut().remove(key);
         drop(disowned);
+    }
+
+    /// Whether a cancellation may be passed on in here, or has gone deep enough.
+    pub(crate) fn begin_nested_cancel(&self) -> bool {
+        let depth = self.cancel_depth.get();
+        self.cancel_depth.set(depth + u32::from(depth < CANCEL_DEPTH));
+        depth < CANCEL_DEPTH
+    }
+
+    pub(crate) fn end_nested_cancel(&self) {
+        self.cancel_depth.set(self.cancel_depth.get() - 1);
     }
 
     /// Counts a task in and gives it its number.

@@ -41,8 +41,10 @@ fn raw_of<T: Pollable>(io: &T) -> Raw {
 /// goes, the loop forgets the source (its reader and writer are dropped) and then it is closed:
 /// the loop can never watch a number that has got another owner.
 ///
-/// Non-blocking mode is set on the way in, and the mode found is set again on the way out. The
-/// object is given out as `&T` only; reading and writing go through it
+/// Non-blocking mode is set on the way in. [`into_inner`](Self::into_inner) sets the mode that was
+/// found again, and so does the drop of a source of standard input, output or error. (What was
+/// duplicated, by `try_clone`, shares its mode with the duplicate.) The object is given out as
+/// `&T` only; reading and writing go through it
 /// (`(&*source).read(..)`, where `&T: Read`). A source belongs to one loop at a time.
 ///
 /// ```
@@ -70,8 +72,10 @@ struct Shared<T> {
     io: Option<T>,
 }
 
-impl<T: Pollable> Source<T> {
-    /// Takes a source over and sets it to non-blocking mode.
+impl<T: Pollable + 'static> Source<T> {
+    /// Takes a source over and sets it to non-blocking mode. A source that is forgotten
+    /// (`std::mem::forget`) stays open for good, for the loop may be watching it: hence the
+    /// `'static`, which keeps out what others may close.
     ///
     /// # Errors
     /// What the system says when it can not set the mode.
@@ -123,14 +127,16 @@ impl<T> Source<T> {
     pub fn into_inner(self) -> Result<T, Source<T>> {
         let mut shared = Rc::try_unwrap(self.shared).map_err(|shared| Source { shared })?;
         shared.leave();
+        shared.restore_mode();
         shared
             .io
             .take()
             .map_or_else(|| unreachable!("taken once, by value"), Ok)
     }
 
-    /// Its name in this loop, under which it is entered now if it was not.
-    pub(crate) fn key_in(&self, selector: &Rc<Selector>) -> io::Result<SourceKey> {
+    /// Its name in this loop, under which it is entered now if it was not. `replaced` is called if
+    /// that took the reader or writer of another source away.
+    pub(crate) fn key_in(&self, selector: &Rc<Selector>, replaced: impl FnOnce()) -> io::Result<SourceKey> {
         let left = {
             let mut home = self.shared.home.borrow_mut();
             if let Some((current, key)) = &*home {
@@ -146,7 +152,7 @@ impl<T> Source<T> {
         if let Some((old, key)) = left {
             old.forget(key);
         }
-        let key = selector.enter(self.shared.raw)?;
+        let key = selector.enter(self.shared.raw, replaced)?;
         *self.shared.home.borrow_mut() = Some((selector.clone(), key));
         Ok(key)
     }
@@ -171,21 +177,31 @@ impl<T> Source<T> {
 }
 
 impl<T> Shared<T> {
-    /// The loop forgets it, and the mode it came in is set again.
+    /// The loop forgets it.
     fn leave(&mut self) {
         if let Some((selector, key)) = self.home.get_mut().take() {
             selector.forget(key);
         }
-        if self.was_blocking && self.io.is_some() {
+    }
+
+    fn restore_mode(&self) {
+        if self.was_blocking {
             super::poller::set_blocking(&self.raw);
-            self.was_blocking = false;
         }
+    }
+
+    /// Whether the descriptor is one that the whole process shares, and does not close.
+    fn is_standard(&self) -> bool {
+        cfg!(unix) && (0..=2).contains(&(self.raw as i64))
     }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         self.leave();
+        if self.io.is_some() && self.is_standard() {
+            self.restore_mode();
+        }
     }
 }
 

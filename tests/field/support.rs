@@ -111,7 +111,7 @@ pub enum Direction {
 impl Direction {
     pub const BOTH: [Direction; 2] = [Direction::Read, Direction::Write];
 
-    pub fn add<T: Pollable>(
+    pub fn add<T: Pollable + 'static>(
         self,
         event_loop: &LoopHandle,
         source: &Source<T>,

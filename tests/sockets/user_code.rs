@@ -242,7 +242,7 @@ fn the_object_in_a_source_may_panic_when_it_is_closed() {
             panic!("in drop");
         }
     }
-    fn watched<T: Pollable>(event_loop: &EventLoop, source: &Source<T>, drops: &Drops) {
+    fn watched<T: Pollable + 'static>(event_loop: &EventLoop, source: &Source<T>, drops: &Drops) {
         let captured = drops.counted();
         let reader = move || {
             let _captured = &captured;

@@ -1,0 +1,198 @@
+//! What the loop asks of the allocator: counted, so that a busy machine changes nothing.
+
+#![allow(unsafe_code)] // a global allocator can not be written without
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use miniloop::{EventLoop, FakeClock, Source};
+
+/// The system's allocator, which counts for each thread.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    // Not while a thread ends and its counters are gone.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + usize::from(bytes > 0)));
+    let _ = BYTES.try_with(|held| held.set(held.get() + bytes));
+}
+
+// SAFETY: every call goes to `System` with the same arguments; counting touches two cells.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many allocations this makes.
+fn allocations(work: impl FnOnce()) -> usize {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
+/// How many bytes more are held after this.
+fn bytes_held(work: impl FnOnce()) -> isize {
+    let before = BYTES.get();
+    work();
+    BYTES.get() - before
+}
+
+const MANY: usize = 1000;
+
+/// A loop whose queues have grown already.
+fn warm_loop() -> EventLoop {
+    let event_loop = EventLoop::with_clock(FakeClock::new()).unwrap();
+    for number in 0..2 * MANY {
+        event_loop.call_soon(move || drop(std::hint::black_box(number)));
+        event_loop.call_later(Duration::ZERO, || ());
+        event_loop.create_task(async { Ok(()) });
+    }
+    event_loop.run_once().unwrap();
+    event_loop
+}
+
+#[test]
+fn a_callback_costs_nothing_beside_its_own_box() {
+    let event_loop = warm_loop();
+    let number = std::hint::black_box(7);
+    let with_captures = allocations(|| {
+        for _ in 0..MANY {
+            event_loop.call_soon(move || drop(std::hint::black_box(number)));
+        }
+        event_loop.run_once().unwrap();
+    });
+    assert_eq!(with_captures, MANY);
+    let without_captures = allocations(|| {
+        for _ in 0..MANY {
+            event_loop.call_soon(|| ());
+        }
+        event_loop.run_once().unwrap();
+    });
+    assert_eq!(without_captures, 0);
+}
+
+#[test]
+fn a_box_given_to_call_soon_is_not_boxed_again() {
+    let event_loop = warm_loop();
+    let number = std::hint::black_box(7);
+    let callback: Box<dyn FnOnce()> = Box::new(move || drop(std::hint::black_box(number)));
+    assert_eq!(allocations(|| drop(event_loop.call_soon(callback))), 0);
+}
+
+#[test]
+fn cancelling_allocates_nothing() {
+    let event_loop = warm_loop();
+    let number = std::hint::black_box(7);
+    let handle = event_loop.call_soon(move || drop(std::hint::black_box(number)));
+    let timer = event_loop.call_later(Duration::from_secs(1), || ());
+    let cancelling = allocations(|| {
+        handle.cancel();
+        timer.cancel();
+    });
+    assert_eq!(cancelling, 0);
+}
+
+#[test]
+fn a_timer_costs_nothing_beside_its_own_box() {
+    let event_loop = warm_loop();
+    let timers = allocations(|| {
+        for _ in 0..MANY {
+            event_loop.call_later(Duration::ZERO, || ());
+        }
+        event_loop.run_once().unwrap();
+    });
+    assert_eq!(timers, 0);
+}
+
+#[test]
+fn a_task_is_one_allocation() {
+    let event_loop = warm_loop();
+    let tasks = allocations(|| {
+        for _ in 0..MANY {
+            event_loop.create_task(async { Ok(()) });
+        }
+        event_loop.run_once().unwrap();
+    });
+    assert_eq!(tasks, MANY);
+}
+
+#[test]
+fn a_task_that_awaits_a_future_of_the_loop_needs_no_waker_of_its_own() {
+    let event_loop = warm_loop();
+    let future = event_loop.create_future();
+    let (awaited, completer) = (future.clone(), future);
+    let run = allocations(|| {
+        event_loop.create_task(awaited.take());
+        event_loop.run_once().unwrap();
+        completer.set_result(()).unwrap();
+        event_loop.run_once().unwrap();
+    });
+    // The task, and its place among what the loop owns, which grows with the first.
+    assert!(run <= 2, "{run} allocations");
+}
+
+/// Connected sources without a socket each: a duplicate of one socket will do for counting.
+#[cfg(unix)]
+fn idle_sources(count: usize) -> Vec<Source<std::os::unix::net::UnixStream>> {
+    let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    std::mem::forget(peer); // open for as long as the test
+    (0..count)
+        .map(|_| Source::new(socket.try_clone().unwrap()).unwrap())
+        .collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn an_idle_connection_costs_a_few_hundred_bytes() {
+    const CONNECTIONS: usize = 500; // well below the usual limit of descriptors
+    let event_loop = warm_loop();
+    let sources = idle_sources(2 * CONNECTIONS);
+    let (for_callbacks, for_tasks) = sources.split_at(CONNECTIONS);
+    let with_callbacks = bytes_held(|| {
+        for source in for_callbacks {
+            let held = source.clone();
+            event_loop.add_reader(source, move || drop(held.clone())).unwrap();
+        }
+        event_loop.call_soon(|| ());
+        event_loop.run_once().unwrap();
+    });
+    let with_tasks = bytes_held(|| {
+        for source in for_tasks {
+            let (held, handle) = (source.clone(), event_loop.handle());
+            event_loop.create_task(async move {
+                loop {
+                    let data = handle.sock_recv(&held, 65536).await?;
+                    if data.is_empty() {
+                        return Ok(());
+                    }
+                }
+            });
+        }
+        event_loop.run_once().unwrap();
+    });
+    let each = |bytes: isize| bytes / CONNECTIONS as isize;
+    println!(
+        "callbacks: {} bytes, tasks: {} bytes",
+        each(with_callbacks),
+        each(with_tasks)
+    );
+    assert!(each(with_callbacks) <= 350, "{} bytes", each(with_callbacks));
+    assert!(each(with_tasks) <= 1000, "{} bytes", each(with_tasks));
+}
