@@ -121,8 +121,13 @@ impl fmt::Display for Exception {
 }
 
 /// The shared error as an owned one, for code that wants a `Box<dyn Error>`.
-#[derive(Debug)]
 struct Shared(Arc<dyn Error + Send + Sync + 'static>);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
 
 impl fmt::Display for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -245,12 +245,13 @@ impl<T: 'static> Future<T> {
     fn poll_with(&self, cx: &mut Context<'_>, read: impl FnOnce(&Self) -> Result<T>) -> Poll<Result<T>> {
         let state = self.cell.state();
         let task = state.event_loop.core.stepping_with(cx.waker());
+        let was_registered = self.registration.get() != 0;
         if let Some(task) = &task {
             if task.address() == Rc::as_ptr(&self.cell).cast() {
                 return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
             }
             // The await that was waiting gets it; one that did not suspend never does.
-            if self.registration.get() != 0 && task.take_cancellation() {
+            if was_registered && task.take_cancellation() {
                 self.leave();
                 return Poll::Ready(Err(CancelledError::new().into()));
             }
@@ -260,6 +261,9 @@ impl<T: 'static> Future<T> {
             self.cell.clone().polled();
         }
         if state.done() {
+            if let Some(task) = task.filter(|_| was_registered) {
+                task.resumed();
+            }
             self.registration.set(0);
             return Poll::Ready(read(self));
         }

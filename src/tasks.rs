@@ -56,6 +56,8 @@ struct TaskPart {
     woken_in_step: Cell<bool>,
     /// A cancellation that no await has delivered yet.
     must_cancel: Cell<bool>,
+    /// A cancellation was passed on to what the task waits for, and has not come back yet.
+    passed_on: Cell<bool>,
     /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
     doomed: Cell<bool>,
     /// Its cancellation is being passed on: tasks may wait for each other in a circle.
@@ -89,6 +91,7 @@ impl TaskPart {
             scheduled: Cell::new(false),
             woken_in_step: Cell::new(false),
             must_cancel: Cell::new(false),
+            passed_on: Cell::new(false),
             doomed: Cell::new(false),
             passing_on: Cell::new(false),
             cancel_requests: Cell::new(0),
@@ -224,6 +227,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
                 remote.set_key(key);
             }
         }
+        if part.passed_on.get() && part.waits.borrow().is_empty() {
+            // It went to a future that the coroutine keeps and does not await any more.
+            part.passed_on.set(false);
+            part.must_cancel.set(true);
+        }
         if part.must_cancel.get() {
             // It was cancelled before it suspended: what it suspended on is cancelled now.
             if part.cancel_waits(self.event_loop()) {
@@ -340,6 +348,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         self.part().must_cancel.replace(false)
     }
 
+    fn resumed(&self) {
+        self.part().passed_on.set(false);
+    }
+
     fn address(&self) -> *const () {
         std::ptr::from_ref(self).cast()
     }
@@ -357,6 +369,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
         // A step that is scheduled already may find another future done than those cancelled now.
         let due = part.scheduled.get();
         if part.phase.get() == Phase::Suspended && part.cancel_waits(self.event_loop()) && !due {
+            part.passed_on.set(true);
             return true;
         }
         part.must_cancel.set(true);

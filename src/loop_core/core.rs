@@ -34,6 +34,8 @@ pub(crate) trait Stepper: Runnable {
     fn stop_waiting_for(&self, future: *const (), registration: u32);
     /// Takes the cancellation that is due to be delivered at an await, if there is one.
     fn take_cancellation(&self) -> bool;
+    /// An await that had suspended goes on: a cancellation that was passed on has arrived.
+    fn resumed(&self);
     /// Where the task's future is.
     fn address(&self) -> *const ();
 }
