@@ -88,6 +88,7 @@ impl EventLoop {
         &self,
         awaitable: impl StdFuture<Output = Result<T>> + 'static,
     ) -> Result<T> {
+        // Before the coroutine becomes a task: where the loop can not run, nothing is scheduled.
         self.check_runnable()?;
         match future_of(&awaitable) {
             Some(future) => self.run_until_done(future, awaitable),
@@ -96,20 +97,6 @@ impl EventLoop {
                 self.run_until_done(task.future().clone(), task.take())
             }
         }
-    }
-
-    /// Before a coroutine is made a task: where the loop can not run, nothing is scheduled.
-    fn check_runnable(&self) -> Result<()> {
-        if self.is_closed() {
-            return Err(RuntimeError::LoopClosed.into());
-        }
-        if self.is_running() {
-            return Err(RuntimeError::LoopRunning.into());
-        }
-        if crate::loop_core::get_running_loop().is_ok() {
-            return Err(RuntimeError::OtherLoopRunning.into());
-        }
-        Ok(())
     }
 
     fn run_until_done<T: 'static>(

@@ -63,6 +63,12 @@ pub fn get_running_loop() -> Result<LoopHandle> {
         .ok_or_else(|| RuntimeError::NoRunningLoop.into())
 }
 
+fn a_loop_is_running() -> bool {
+    RUNNING
+        .try_with(|running| running.borrow().is_some())
+        .unwrap_or(false)
+}
+
 /// A loop, for the callbacks and coroutines that use it (what `loop` is in Python code).
 ///
 /// Clones are cheap and refer to one loop, on its thread. Its owner is the
@@ -197,16 +203,21 @@ impl LoopHandle {
         Ok(())
     }
 
-    fn enter(&self) -> Result<Running> {
+    /// Whether it can be run now.
+    pub(crate) fn check_runnable(&self) -> Result<(), RuntimeError> {
         if self.core.closed.get() {
-            return Err(RuntimeError::LoopClosed.into());
+            Err(RuntimeError::LoopClosed)
+        } else if self.core.running.get() {
+            Err(RuntimeError::LoopRunning)
+        } else if a_loop_is_running() {
+            Err(RuntimeError::OtherLoopRunning)
+        } else {
+            Ok(())
         }
-        if self.core.running.get() {
-            return Err(RuntimeError::LoopRunning.into());
-        }
-        if get_running_loop().is_ok() {
-            return Err(RuntimeError::OtherLoopRunning.into());
-        }
+    }
+
+    fn enter(&self) -> Result<Running> {
+        self.check_runnable()?;
         self.core.running.set(true);
         RUNNING.with(|running| running.replace(Some(self.clone())));
         set_home(Some((self.core.id, self.core.clone())));

@@ -90,8 +90,10 @@ impl Poller {
 
     pub(crate) fn add(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
         let event = interest.event(token);
-        // SAFETY: `raw` is open and stays so until it is deleted here: the caller is the table of
-        // the selector, whose entries live no longer than the `Source` that owns the descriptor.
+        // SAFETY: `raw` is open and stays so until it is deleted here. The caller is the table of
+        // the selector; an entry is deleted before its `Source` gives up the object with the
+        // descriptor (`leave` in source.rs), or with the whole poller. A source gives out only
+        // `&T`, its `T` is `'static`, and one that is forgotten keeps its `T`, open, for good.
         match unsafe { self.poller.add_with_mode(raw, event, PollMode::Level) } {
             // The number had another owner that went without a word: it is this one's now.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -77,6 +77,12 @@ impl<T: Pollable + 'static> Source<T> {
     /// (`std::mem::forget`) stays open for good, for the loop may be watching it: hence the
     /// `'static`, which keeps out what others may close.
     ///
+    /// ```compile_fail,E0597
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    /// // Whoever owns the listener could close it while a loop watches it.
+    /// let borrowed = miniloop::Source::new(&listener).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// What the system says when it can not set the mode.
     pub fn new(io: T) -> io::Result<Source<T>> {
