@@ -271,6 +271,10 @@ impl<T: 'static> Future<T> {
             Some(task) => Waiter::Task(task.clone()),
             None => Waiter::Waker(cx.waker().clone()),
         };
+        // Cloning a waker may run anybody's code.
+        if state.done() {
+            return Poll::Ready(read(self));
+        }
         let key = state.add_waiter(waiter);
         self.registration.set(key);
         if let Some(task) = task {

@@ -238,6 +238,21 @@ impl Selector {
         Ok(key)
     }
 
+    /// Asks the system whether it can watch this source at all; a regular file, which could be
+    /// read and written for a while without being watched, is refused here and now.
+    fn probe(&self, key: SourceKey) -> io::Result<()> {
+        let raw = self.table.borrow().entries.get(key).map(|entry| entry.raw);
+        let refusal = match (raw, &*self.poller.borrow()) {
+            (Some(raw), Some(poller)) => {
+                let added = poller.add(raw, Interest::default(), token(key));
+                poller.delete(raw);
+                added
+            }
+            _ => Err(RuntimeError::LoopClosed.into()),
+        };
+        refusal.inspect_err(|_| self.forget(key))
+    }
+
     /// The source is about to be closed: the system and the table forget it, and its callbacks
     /// are dropped.
     fn forget(&self, key: SourceKey) {

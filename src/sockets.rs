@@ -6,7 +6,6 @@
 //! that step turns to something else, the call is made right after it.) Otherwise the call is
 //! made at once.
 
-use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -233,16 +232,8 @@ where
     // At the end of the stream (0) there is more of the same to get at once. And what is not the
     // system's own socket may have a buffer of its own, of whose contents readiness says nothing.
     let short = 0 < received && received < buffer.len();
-    source.set_drained(short && is_system_socket::<T>());
+    source.set_drained(short && source.is_system_socket());
     Ok(received)
-}
-
-fn is_system_socket<T: 'static>() -> bool {
-    #[cfg(unix)]
-    if TypeId::of::<T>() == TypeId::of::<UnixStream>() {
-        return true;
-    }
-    TypeId::of::<T>() == TypeId::of::<TcpStream>()
 }
 
 struct SendAll<T, D> {

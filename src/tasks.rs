@@ -66,6 +66,8 @@ struct TaskPart {
     /// Its place among what the loop owns, from its first suspension on.
     key: Cell<OwnedKey>,
     waits: RefCell<Few<Wait>>,
+    /// Counts the steps.
+    steps: Cell<u32>,
     number: u64,
     /// What few tasks have.
     extra: RefCell<Option<Box<Extra>>>,
@@ -75,6 +77,9 @@ struct TaskPart {
 struct Wait {
     future: Rc<dyn Cancel>,
     registration: u32,
+    /// The step in which it was polled. If that is not the last one, then the coroutine keeps the
+    /// future but is suspended at something else.
+    step: u32,
 }
 
 #[derive(Default)]
@@ -97,6 +102,7 @@ impl TaskPart {
             cancel_requests: Cell::new(0),
             key: Cell::new(OwnedKey::null()),
             waits: RefCell::new(Few::None),
+            steps: Cell::new(0),
             number,
             extra: RefCell::new(None),
         }
@@ -110,6 +116,12 @@ impl TaskPart {
         self.extra.borrow_mut().get_or_insert_default().remote = Arc::downgrade(remote);
     }
 
+    /// Whether it is suspended at a future of this crate.
+    fn is_waiting(&self) -> bool {
+        let waits = self.waits.borrow();
+        waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
+    }
+
     /// Cancels all that the task waits for; false if nothing of it was still pending. Tasks that
     /// wait for tasks pass it on from one to the next; where the chain is long, in another tick.
     fn cancel_waits(&self, event_loop: &LoopHandle) -> bool {
@@ -118,7 +130,13 @@ impl TaskPart {
         }
         let waits: Vec<Rc<dyn Cancel>> = {
             let waits = self.waits.borrow();
-            waits.as_slice().iter().map(|wait| wait.future.clone()).collect()
+            let current = |wait: &&Wait| wait.step == self.steps.get();
+            waits
+                .as_slice()
+                .iter()
+                .filter(current)
+                .map(|wait| wait.future.clone())
+                .collect()
         };
         let mut any = !waits.is_empty();
         let cancel_all = || waits.into_iter().fold(false, |any, future| future.cancel() | any);
@@ -227,8 +245,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
                 remote.set_key(key);
             }
         }
-        if part.passed_on.get() && part.waits.borrow().is_empty() {
-            // It went to a future that the coroutine keeps and does not await any more.
+        if part.passed_on.get() && !part.is_waiting() {
+            // It went to a future that the coroutine had polled and does not await any more.
             part.passed_on.set(false);
             part.must_cancel.set(true);
         }
@@ -236,7 +254,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             // It was cancelled before it suspended: what it suspended on is cancelled now.
             if part.cancel_waits(self.event_loop()) {
                 part.must_cancel.set(false);
-            } else if (was_due || !part.woken_in_step.get()) && part.waits.borrow().is_empty() {
+            } else if (was_due || !part.woken_in_step.get()) && !part.is_waiting() {
                 // Nothing of ours can deliver it: the coroutine is dropped where it is.
                 return self.end(Outcome::cancelled());
             }
@@ -288,6 +306,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
             }
             Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
         }
+        part.steps.set(part.steps.get().wrapping_add(1));
         let cancellation_due = part.must_cancel.get();
         let polled = self.poll_once();
         part.phase.set(Phase::Suspended);
@@ -333,7 +352,13 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
     fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32) {
-        self.part().waits.borrow_mut().push(Wait { future, registration });
+        let part = self.part();
+        let step = part.steps.get();
+        part.waits.borrow_mut().push(Wait {
+            future,
+            registration,
+            step,
+        });
     }
 
     fn stop_waiting_for(&self, future: *const (), registration: u32) {

@@ -1,9 +1,13 @@
 //! `Source<T>`: something the loop can watch, kept open for as long as it does.
 
+use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
+use std::net::TcpStream;
 use std::ops::Deref;
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use socket2::SockRef;
@@ -116,6 +120,44 @@ impl<T: Pollable + 'static> Source<T> {
     }
 }
 
+impl<T: 'static> Source<T> {
+    /// Whether it is one of the standard library's own sockets. Anything else may be something
+    /// that can not be watched, or may have a buffer of its own.
+    pub(crate) fn is_system_socket(&self) -> bool {
+        #[cfg(unix)]
+        if TypeId::of::<T>() == TypeId::of::<UnixStream>() {
+            return true;
+        }
+        TypeId::of::<T>() == TypeId::of::<TcpStream>()
+    }
+
+    /// Its name in this loop, under which it is entered now if it was not. `replaced` is called if
+    /// that took the reader or writer of another source away.
+    pub(crate) fn key_in(&self, selector: &Rc<Selector>, replaced: impl FnOnce()) -> io::Result<SourceKey> {
+        let left = {
+            let mut home = self.shared.home.borrow_mut();
+            if let Some((current, key)) = &*home {
+                if Rc::ptr_eq(current, selector) && current.knows(*key) {
+                    return Ok(*key);
+                }
+                if !Rc::ptr_eq(current, selector) && current.is_watching(*key) {
+                    return Err(RuntimeError::OtherLoop.into());
+                }
+            }
+            home.take()
+        };
+        if let Some((old, key)) = left {
+            old.forget(key);
+        }
+        let key = selector.enter(self.shared.raw, replaced)?;
+        if !self.is_system_socket() {
+            selector.probe(key)?;
+        }
+        *self.shared.home.borrow_mut() = Some((selector.clone(), key));
+        Ok(key)
+    }
+}
+
 impl<T> Source<T> {
     /// The object inside.
     pub fn get_ref(&self) -> &T {
@@ -138,29 +180,6 @@ impl<T> Source<T> {
             .io
             .take()
             .map_or_else(|| unreachable!("taken once, by value"), Ok)
-    }
-
-    /// Its name in this loop, under which it is entered now if it was not. `replaced` is called if
-    /// that took the reader or writer of another source away.
-    pub(crate) fn key_in(&self, selector: &Rc<Selector>, replaced: impl FnOnce()) -> io::Result<SourceKey> {
-        let left = {
-            let mut home = self.shared.home.borrow_mut();
-            if let Some((current, key)) = &*home {
-                if Rc::ptr_eq(current, selector) && current.knows(*key) {
-                    return Ok(*key);
-                }
-                if !Rc::ptr_eq(current, selector) && current.is_watching(*key) {
-                    return Err(RuntimeError::OtherLoop.into());
-                }
-            }
-            home.take()
-        };
-        if let Some((old, key)) = left {
-            old.forget(key);
-        }
-        let key = selector.enter(self.shared.raw, replaced)?;
-        *self.shared.home.borrow_mut() = Some((selector.clone(), key));
-        Ok(key)
     }
 
     /// Its name in this loop, if it has one.
