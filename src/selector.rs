@@ -34,6 +34,16 @@ pub(crate) trait Operation {
     fn fail(self: Rc<Self>, error: io::Error);
 }
 
+/// How an operation stands in the queue of its source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Others come first.
+    Later,
+    First,
+    /// It is the first, was told that the source is ready, and has not made use of that yet.
+    Signalled,
+}
+
 pub(crate) struct Selector {
     table: RefCell<Table>,
     /// `None` once the loop is closed.
@@ -379,21 +389,23 @@ impl Selector {
         drop(removed);
     }
 
-    /// Whether this operation is the first, was told that its source is ready, and has not made
-    /// use of that yet. Until then the source is not watched for it.
-    pub(crate) fn is_signalled(
+    /// How this operation stands in the queue.
+    pub(crate) fn turn_of(
         &self,
         key: SourceKey,
         direction: Direction,
         operation: &Weak<dyn Operation>,
-    ) -> bool {
-        let mut table = self.table.borrow_mut();
-        table
-            .side(key, direction)
-            .is_some_and(|side| side.signalled && side.is_first(operation))
+    ) -> Turn {
+        match self.table.borrow_mut().side(key, direction) {
+            Some(side) if !side.is_first(operation) => Turn::Later,
+            Some(side) if side.signalled => Turn::Signalled,
+            Some(_) => Turn::First,
+            None => Turn::Later,
+        }
     }
 
-    /// Sets what `is_signalled` tells; nothing happens if the operation is not the first.
+    /// Notes that the first operation was told of readiness, or has made use of that: until then
+    /// the source is not watched for it. Nothing happens if this operation is not the first.
     pub(crate) fn set_signalled(
         &self,
         key: SourceKey,

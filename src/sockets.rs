@@ -1,7 +1,8 @@
 //! `sock_*`: socket operations as futures (Python's `sockets.py`).
 //!
-//! An operation tries its call first. If that would block, it waits for the source to be ready.
-//! Then, if a task awaits it and nobody else, the task is woken and its own step makes the call:
+//! An operation tries its call first: a send when it is made, a receive or an accept when it is
+//! first awaited, so that nothing is taken from the system for one that is dropped before that.
+//! If the call would block, the operation waits for the source to be ready. Then, if a task awaits it and nobody else, the task is woken and its own step makes the call:
 //! so nothing is received for a task that is cancelled in between, and the bytes stay warm. (If
 //! that step turns to something else, the call is made right after it.) Otherwise the call is
 //! made at once.
@@ -22,8 +23,8 @@ use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, Direction, OwnedKey, SourceKey};
 use crate::loop_core::LoopHandle;
 use crate::ready::Runnable;
-use crate::selector::Operation;
 use crate::selector::source::{Pollable, Source};
+use crate::selector::{Operation, Turn};
 
 /// How many writes one attempt of `sock_sendall` makes, however fast the peer reads.
 const WRITES_PER_ATTEMPT: usize = 16;
@@ -32,6 +33,14 @@ const WRITES_PER_ATTEMPT: usize = 16;
 trait Work: 'static {
     type Output: 'static;
     fn attempt(&mut self, event_loop: &LoopHandle) -> io::Result<Self::Output>;
+}
+
+/// When an operation tries its call without having waited for readiness.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TryFirst {
+    Now,
+    WhenAwaited,
+    Never,
 }
 
 /// Makes the call, once; `None` if it would block.
@@ -55,6 +64,8 @@ struct Pending<W: Work> {
     work: RefCell<Option<W>>,
     source: SourceKey,
     direction: Direction,
+    /// The call is to be tried when it is first awaited.
+    untried: Cell<bool>,
     /// Its place among what the loop owns, while a callback waits for it.
     kept: Cell<OwnedKey>,
     this: Weak<Pending<W>>,
@@ -110,8 +121,12 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
     }
 
     fn polled(self: Rc<Self>) {
-        let selector = self.state.event_loop.core.selector();
-        if selector.is_signalled(self.source, self.direction, &self.as_operation()) {
+        let core = &self.state.event_loop.core;
+        let turn = core
+            .selector()
+            .turn_of(self.source, self.direction, &self.as_operation());
+        let untried = self.untried.replace(false);
+        if turn == Turn::Signalled || (untried && turn == Turn::First && core.may_complete_at_once()) {
             self.go_on();
         }
     }
@@ -236,6 +251,14 @@ where
     Ok(received)
 }
 
+/// What was emptied by the last receive had better be waited for than asked in vain.
+fn receive_first<T>(source: &Source<T>) -> TryFirst {
+    match source.drained() {
+        true => TryFirst::Never,
+        false => TryFirst::WhenAwaited,
+    }
+}
+
 struct SendAll<T, D> {
     source: Source<T>,
     data: D,
@@ -346,13 +369,12 @@ impl Work for Connect {
 }
 
 impl LoopHandle {
-    /// Starts an operation: at once if `try_first` says so and nobody is waiting in its place,
-    /// else when the source is ready.
+    /// Starts an operation.
     fn operate<T: Pollable + 'static, W: Work>(
         &self,
         source: &Source<T>,
         direction: Direction,
-        try_first: bool,
+        try_first: TryFirst,
         mut work: W,
     ) -> Future<W::Output> {
         let key = match self.source_key(source) {
@@ -360,7 +382,7 @@ impl LoopHandle {
             Err(error) => return Future::failed(self, runtime_or_io(error)),
         };
         let selector = self.core.selector();
-        if try_first
+        if try_first == TryFirst::Now
             && !selector.is_busy(key, direction)
             && self.core.may_complete_at_once()
             && let Some(outcome) = attempt(&mut work, self)
@@ -372,6 +394,7 @@ impl LoopHandle {
             work: RefCell::new(Some(work)),
             source: key,
             direction,
+            untried: Cell::new(try_first == TryFirst::WhenAwaited),
             kept: Cell::new(OwnedKey::null()),
             this: this.clone(),
         });
@@ -420,7 +443,7 @@ impl LoopHandle {
         self.operate(
             sock,
             Direction::Read,
-            !sock.drained(),
+            receive_first(sock),
             Receive { source, max_bytes },
         )
     }
@@ -442,7 +465,7 @@ impl LoopHandle {
         self.operate(
             sock,
             Direction::Read,
-            !sock.drained(),
+            receive_first(sock),
             ReceiveInto { source, buffer },
         )
     }
@@ -466,7 +489,7 @@ impl LoopHandle {
         self.operate(
             sock,
             Direction::Write,
-            true,
+            TryFirst::Now,
             SendAll {
                 source,
                 data,
@@ -488,7 +511,7 @@ impl LoopHandle {
         let work = AcceptOne {
             listener: listener.clone(),
         };
-        self.operate(listener, Direction::Read, true, work)
+        self.operate(listener, Direction::Read, TryFirst::WhenAwaited, work)
     }
 
     /// Connects to a TCP address (`loop.sock_connect`, which here makes the socket too).
@@ -503,7 +526,12 @@ impl LoopHandle {
         };
         match connecting() {
             // A loopback connection may be there already, but only readiness says so for sure.
-            Ok(stream) => self.operate(&stream.clone(), Direction::Write, false, Connect { stream }),
+            Ok(stream) => self.operate(
+                &stream.clone(),
+                Direction::Write,
+                TryFirst::Never,
+                Connect { stream },
+            ),
             Err(error) => Future::failed(self, error),
         }
     }
