@@ -9,7 +9,8 @@ use crate::event_loop::EventLoop;
 /// Moves a loop's clock on by `span`, from deadline to deadline: every timer that comes due runs
 /// with its own deadline as the loop's time, also those that are scheduled on the way. What is
 /// ready before and after runs as well, until nothing is. What never stops being ready (a task
-/// that yields again and again) gets 1,000 ticks at each deadline, and does not move the time.
+/// that yields again and again) gets 1,000 ticks at each deadline, and does not move the time. A
+/// timer that is due again at once, 1,000 times, ends the stepping: the time moves to the end.
 ///
 /// `clock` is the clock of `event_loop`, made by [`FakeClock::new`].
 ///
@@ -37,11 +38,20 @@ use crate::event_loop::EventLoop;
 pub fn advance(event_loop: &EventLoop, clock: &FakeClock, span: Duration) -> Result<()> {
     let end = clock.time().saturating_add(span);
     run_until_idle(event_loop)?;
+    let mut rounds_at_this_time = 0;
     while let Some(deadline) = event_loop
         .core
         .next_deadline()
         .filter(|deadline| *deadline <= end)
     {
+        rounds_at_this_time = if deadline > clock.time() {
+            0
+        } else {
+            rounds_at_this_time + 1
+        };
+        if rounds_at_this_time > TICKS_AT_A_DEADLINE {
+            break;
+        }
         clock.advance(deadline.saturating_sub(clock.time()));
         run_until_idle(event_loop)?;
     }

@@ -65,6 +65,9 @@ pub(crate) struct Poller {
     direct: Option<direct::Direct>,
     poller: Arc<polling::Poller>,
     events: Events,
+    /// The process that made it. A forked child shares the system's set with its parent, and is
+    /// to leave it alone.
+    process: u32,
 }
 
 impl Poller {
@@ -81,7 +84,12 @@ impl Poller {
             direct: direct::Direct::new(&poller),
             events: Events::with_capacity(NonZeroUsize::new(EVENTS_PER_WAIT).unwrap_or(NonZeroUsize::MIN)),
             poller,
+            process: std::process::id(),
         })
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     pub(crate) fn notifier(&self) -> Notifier {
@@ -117,8 +125,10 @@ impl Poller {
     }
 
     pub(crate) fn delete(&self, raw: Raw) {
-        // The one way to fail is that it is not there any more, which is what was wanted.
-        let _ = self.poller.delete(borrowed(&raw));
+        if !self.is_inherited() {
+            // The one way to fail is that it is not there any more, which is what was wanted.
+            let _ = self.poller.delete(borrowed(&raw));
+        }
     }
 
     /// Waits for readiness for at most `timeout` (`None`: without limit) and reports it. A wait
@@ -155,6 +165,17 @@ impl Poller {
             report((event.key, interest));
         }
         Ok(())
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // Their destructors take what is theirs out of the set, which is the parent's too.
+            #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+            std::mem::forget(self.direct.take());
+            std::mem::forget(self.poller.clone());
+        }
     }
 }
 
