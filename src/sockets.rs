@@ -407,7 +407,9 @@ impl LoopHandle {
     /// Receives at most `max_bytes` (`loop.sock_recv`): what is there, as soon as there is
     /// anything. No bytes mean the end of the stream. One call returns at most 256 KiB.
     ///
-    /// Two receives on one source are served in the order they were started.
+    /// Two receives on one source are served in the order they were started. Nothing is received
+    /// for a future that is dropped before it was awaited, or in the branch of a `select!` that
+    /// lost.
     ///
     /// # Errors
     /// The future fails with the system's error, with [`RuntimeError::LoopClosed`], or with
@@ -470,8 +472,8 @@ impl LoopHandle {
         )
     }
 
-    /// Sends all of `data`, in as many writes as it takes (`loop.sock_sendall`). The data is held
-    /// by the operation until it is done. Two sends on one source do not mix: the second starts
+    /// Sends all of `data`, in as many writes as it takes (`loop.sock_sendall`). It begins at once,
+    /// awaited or not, and the data is held by the operation until it is done. Two sends on one source do not mix: the second starts
     /// when the first has ended.
     ///
     /// # Errors
@@ -498,7 +500,8 @@ impl LoopHandle {
         )
     }
 
-    /// Takes one client from a listener, as soon as there is one (`loop.sock_accept`).
+    /// Takes one client from a listener, as soon as there is one (`loop.sock_accept`). No client is
+    /// taken for a future that is dropped before it was awaited.
     ///
     /// # Errors
     /// As for [`sock_recv`](Self::sock_recv). Running out of file descriptors is such an error,

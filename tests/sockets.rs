@@ -3,6 +3,24 @@
 mod common;
 mod support;
 
+/// A wrapper around a stream can be watched as the stream in its first field.
+macro_rules! pollable {
+    ($wrapper:ty) => {
+        #[cfg(unix)]
+        impl std::os::fd::AsFd for $wrapper {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+        #[cfg(windows)]
+        impl std::os::windows::io::AsSocket for $wrapper {
+            fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+                self.0.as_socket()
+            }
+        }
+    };
+}
+
 #[path = "sockets/peers.rs"]
 mod peers;
 #[path = "sockets/queues.rs"]
@@ -11,8 +29,12 @@ mod queues;
 mod readiness;
 #[path = "sockets/refused.rs"]
 mod refused;
+#[path = "sockets/shared_descriptors.rs"]
+mod shared_descriptors;
 #[path = "sockets/user_code.rs"]
 mod user_code;
+#[path = "sockets/watched_only.rs"]
+mod watched_only;
 
 use std::cell::Cell;
 use std::io;

@@ -10,10 +10,14 @@ mod support;
 
 #[path = "tasks/cancellation.rs"]
 mod cancellation;
+#[path = "tasks/cancellation_races.rs"]
+mod cancellation_races;
 #[path = "tasks/deadlock.rs"]
 mod deadlock;
 #[path = "tasks/faults.rs"]
 mod faults;
+#[path = "tasks/long_chains.rs"]
+mod long_chains;
 #[path = "tasks/sleeping.rs"]
 mod sleeping;
 

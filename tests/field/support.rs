@@ -1,5 +1,5 @@
-//! What only the field cases need: measuring, counting across threads, a watchdog
-//! and descriptors with a chosen number.
+//! What only the field cases need: measuring, counting across threads, and descriptors
+//! with a chosen number.
 
 #![allow(dead_code, reason = "not every system uses every part")]
 
@@ -10,36 +10,11 @@ use std::process;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::task::{Context, Poll};
-use std::thread;
 use std::time::Duration;
 
 use miniloop::{EventLoop, LoopHandle, Pollable, Source};
 
-/// How long a test may hang before its watchdog ends the process.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Ends the process if the test that holds it hangs; dropping it calls it off.
-#[must_use]
-pub struct Watchdog {
-    _call_off: mpsc::Sender<()>,
-}
-
-impl Watchdog {
-    pub fn start() -> Self {
-        let name = thread::current().name().unwrap_or("a test").to_owned();
-        let (call_off, called_off) = mpsc::channel::<()>();
-        thread::spawn(move || {
-            if called_off.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                // Not `eprintln!`: the harness would keep that, and then be gone.
-                let _ = writeln!(io::stderr(), "{name}: hangs since {PATIENCE:?}, giving up");
-                process::abort();
-            }
-        });
-        Watchdog { _call_off: call_off }
-    }
-}
+pub use crate::faults::{Watchdog, wake_and_yield};
 
 /// What happened, in order; clones share one list.
 pub struct Log<T>(Rc<RefCell<Vec<T>>>);
@@ -208,20 +183,6 @@ where
             Err(error) => panic!("while filling a buffer: {error}"),
         }
     }
-}
-
-/// Suspends once, having woken itself: a bare yield made of nothing but `std`.
-pub async fn wake_and_yield() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx: &mut Context<'_>| {
-        if std::mem::replace(&mut yielded, true) {
-            Poll::Ready(())
-        } else {
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-    })
-    .await;
 }
 
 #[cfg(unix)]

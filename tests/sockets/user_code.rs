@@ -1,6 +1,6 @@
 //! Code of the user's inside an operation: its stream, its data, and awaiters that turn away.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::task::Poll;
 use futures_util::FutureExt;
 use miniloop::{EventLoop, Future, PanicError, Pollable, Source};
 
-use crate::common::{Stream, pair, pair_small, send, stream_pair};
+use crate::common::{Stream, Trace, attempt, pair, pair_small, send, stream_pair};
 use crate::support::{Counted, Drops, Reports, nothing_is_left, raised, settle, still_works, tick};
 
 /// A stream that would block until it is broken, and panics from then on.
@@ -23,19 +23,7 @@ impl Broken {
     }
 }
 
-#[cfg(unix)]
-impl std::os::fd::AsFd for Broken {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-#[cfg(windows)]
-impl std::os::windows::io::AsSocket for Broken {
-    fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
-        self.0.as_socket()
-    }
-}
+pollable!(Broken);
 
 impl Read for &Broken {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -225,18 +213,7 @@ fn an_operation_whose_awaiter_turned_away_does_not_hold_up_the_next() {
 fn the_object_in_a_source_may_panic_when_it_is_closed() {
     /// A stream that panics when it is dropped.
     struct Closing(Stream);
-    #[cfg(unix)]
-    impl std::os::fd::AsFd for Closing {
-        fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-            self.0.as_fd()
-        }
-    }
-    #[cfg(windows)]
-    impl std::os::windows::io::AsSocket for Closing {
-        fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
-            self.0.as_socket()
-        }
-    }
+    pollable!(Closing);
     impl Drop for Closing {
         fn drop(&mut self) {
             panic!("in drop");
@@ -259,4 +236,110 @@ fn the_object_in_a_source_may_panic_when_it_is_closed() {
     assert_eq!(drops.count(), 1);
     nothing_is_left(&event_loop);
     still_works(&event_loop);
+}
+
+/// A stream that gives one line at a time and keeps what it has read beyond it, as a TLS session
+/// does with records: of those the system knows nothing any more.
+struct Lines(Stream, RefCell<Vec<u8>>);
+
+pollable!(Lines);
+
+impl Read for &Lines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut held = self.1.borrow_mut();
+        if held.is_empty() {
+            let mut chunk = [0; 1000];
+            let count = (&self.0).read(&mut chunk)?;
+            held.extend(&chunk[..count]);
+        }
+        let line = held.split_inclusive(|byte| *byte == b'\n').next();
+        let count = line.map_or(0, <[u8]>::len).min(buffer.len());
+        buffer[..count].copy_from_slice(&held[..count]);
+        held.drain(..count);
+        Ok(count)
+    }
+}
+
+fn lines() -> (EventLoop, Source<Lines>, Stream) {
+    let (near, far) = stream_pair();
+    let source = Source::new(Lines(near, RefCell::default())).unwrap();
+    (EventLoop::new().unwrap(), source, far)
+}
+
+/// Receives lines until there are `count` of them; at most as many as come within a few ticks.
+fn received_in_a_task(event_loop: &EventLoop, source: &Source<Lines>, count: usize) -> Vec<Vec<u8>> {
+    let (handle, source) = (event_loop.handle(), source.clone());
+    let lines = Rc::new(RefCell::new(Vec::new()));
+    let received = Rc::clone(&lines);
+    let reading = event_loop.create_task(async move {
+        for _ in 0..count {
+            let line = handle.sock_recv(&source, 100).await?;
+            received.borrow_mut().push(line);
+        }
+        Ok(())
+    });
+    settle(event_loop);
+    assert!(reading.done(), "only {:?}", lines.borrow());
+    lines.take()
+}
+
+#[test]
+fn a_stream_with_a_buffer_of_its_own_is_read_before_it_is_waited_for() {
+    let (event_loop, source, mut far) = lines();
+    far.write_all(b"one\ntwo\nthree\n").unwrap();
+    let lines = received_in_a_task(&event_loop, &source, 3);
+    assert_eq!(lines, [&b"one\n"[..], b"two\n", b"three\n"]);
+    let received = event_loop.sock_recv(&source, 100);
+    settle(&event_loop);
+    assert!(!received.done(), "there is nothing more, and no end");
+}
+
+#[test]
+fn a_stream_with_a_buffer_of_its_own_is_read_before_it_is_waited_for_by_a_callback() {
+    let (event_loop, source, mut far) = lines();
+    far.write_all(b"one\ntwo\nthree\n").unwrap();
+    let heard = Trace::new();
+    for _ in 0..3 {
+        let heard = heard.clone();
+        event_loop
+            .sock_recv(&source, 100)
+            .add_done_callback(move |received| heard.push(attempt(received.result())));
+        settle(&event_loop);
+    }
+    assert_eq!(heard.lines(), ["one/", "two/", "three/"]);
+}
+
+#[test]
+fn a_stream_with_a_buffer_of_its_own_is_read_for_one_who_only_watches() {
+    let (event_loop, source, mut far) = lines();
+    far.write_all(b"one\ntwo\nthree\n").unwrap();
+    for line in ["one\n", "two\n", "three\n"] {
+        let received = event_loop.sock_recv_into(&source, vec![0; 100]);
+        settle(&event_loop);
+        let (count, buffer) = received.result().unwrap();
+        assert_eq!(&buffer[..count], line.as_bytes());
+    }
+}
+
+#[test]
+fn a_receive_that_waited_leaves_the_buffer_to_the_next() {
+    let (event_loop, source, mut far) = lines();
+    let first = event_loop.create_task(event_loop.sock_recv(&source, 100));
+    settle(&event_loop);
+    far.write_all(b"one\ntwo\nthree\n").unwrap();
+    settle(&event_loop);
+    assert_eq!(first.result().unwrap(), b"one\n");
+    let lines = received_in_a_task(&event_loop, &source, 2);
+    assert_eq!(lines, [&b"two\n"[..], b"three\n"]);
+}
+
+#[test]
+fn receives_that_wait_together_are_all_served_from_a_buffer_filled_at_once() {
+    let (event_loop, source, mut far) = lines();
+    let waiting = [(); 3].map(|()| event_loop.sock_recv(&source, 100));
+    settle(&event_loop);
+    far.write_all(b"one\ntwo\nthree\n").unwrap();
+    settle(&event_loop);
+    let lines: miniloop::Result<Vec<_>> = waiting.iter().map(|received| received.result()).collect();
+    assert_eq!(lines.unwrap(), [&b"one\n"[..], b"two\n", b"three\n"]);
 }

@@ -1,17 +1,22 @@
 //! What the tests of faults share: how to look at an error, how to see what was
 //! reported and dropped, and the proof that a loop still works after a fault.
 
-#![allow(dead_code, reason = "every test target uses a part")]
+#![allow(dead_code, unused_imports, reason = "every test target uses a part")]
+
+mod watchdog;
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use miniloop::{EventLoop, Exception, InvalidStateError, LoopHandle, RuntimeError};
 
 use crate::common::{pair, send};
+
+pub use watchdog::Watchdog;
 
 /// The error of type `E` that a call raised; anything else fails the test.
 #[track_caller]
@@ -121,6 +126,20 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
             action();
         }
     }
+}
+
+/// Suspends once, having woken itself: a bare yield made of nothing but `std`.
+pub async fn wake_and_yield() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx: &mut Context<'_>| {
+        if std::mem::replace(&mut yielded, true) {
+            Poll::Ready(())
+        } else {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// One tick that never blocks, whatever the loop has to do.
