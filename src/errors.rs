@@ -4,6 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -90,6 +91,15 @@ impl Exception {
 
 impl<E: Error + Send + Sync + 'static> From<E> for Exception {
     fn from(error: E) -> Exception {
+        // `add_reader` returns an `io::Error`; one of ours inside it comes out again as itself.
+        if let Some(error) = (&error as &dyn Any).downcast_ref::<io::Error>()
+            && let Some(error) = error
+                .get_ref()
+                .and_then(|inner| inner.downcast_ref::<RuntimeError>())
+        {
+            let error = Arc::new(*error);
+            return Exception { error };
+        }
         Exception {
             error: Arc::new(error),
         }
@@ -252,9 +262,9 @@ impl fmt::Display for RuntimeError {
 
 impl Error for RuntimeError {}
 
-impl From<RuntimeError> for std::io::Error {
-    fn from(error: RuntimeError) -> std::io::Error {
-        std::io::Error::other(error)
+impl From<RuntimeError> for io::Error {
+    fn from(error: RuntimeError) -> io::Error {
+        io::Error::other(error)
     }
 }
 

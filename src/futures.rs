@@ -252,6 +252,10 @@ impl<T: 'static> Future<T> {
             }
             // The await that was waiting gets it; one that did not suspend never does.
             if was_registered && task.take_cancellation() {
+                if state.done() {
+                    // What it had come to meanwhile was looked at, and passed over.
+                    state.set_seen();
+                }
                 self.leave();
                 return Poll::Ready(Err(CancelledError::new().into()));
             }

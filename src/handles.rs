@@ -53,6 +53,9 @@ pub(crate) struct IoEvent {
 pub(crate) trait Cancel {
     fn cancel(self: Rc<Self>) -> bool;
 
+    /// All that it had asked to have cancelled was asked.
+    fn cancelled_for(self: Rc<Self>) {}
+
     /// A task that waits for it has been stepped, and still waits.
     fn awaiter_stepped(self: Rc<Self>) {}
 }

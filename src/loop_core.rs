@@ -3,6 +3,7 @@
 //! Only [`LoopHandle::run_job`] calls what users scheduled; everything else appends to the ready queue.
 //! No borrow of the loop's tables is held while user code runs or is dropped.
 
+mod cancelling;
 mod closing;
 mod core;
 mod failures;

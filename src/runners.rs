@@ -1,6 +1,8 @@
 //! `run`: one coroutine on a loop of its own (Python's `runners.py`).
 
+use std::collections::HashSet;
 use std::future::Future as StdFuture;
+use std::rc::Rc;
 
 use crate::errors::Result;
 use crate::event_loop::EventLoop;
@@ -38,6 +40,9 @@ fn cancel_what_is_left(event_loop: &EventLoop) -> Result<()> {
         return Ok(());
     }
     let mut left = event_loop.core.runnables();
+    // One that is suspended and scheduled is listed twice, and is to be asked once.
+    let mut asked = HashSet::new();
+    left.retain(|task| asked.insert(Rc::as_ptr(task).cast::<()>()));
     for task in &left {
         task.clone().cancel_task();
     }

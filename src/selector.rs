@@ -212,24 +212,14 @@ impl Selector {
     }
 
     /// Enters a source. If its number is entered already, then its owner was closed behind our
-    /// back (or wraps the same descriptor): the newcomer takes the place, and what waited for the
-    /// old one fails. `replaced` is called if that had a reader or writer.
-    fn enter(&self, raw: Raw, replaced: impl FnOnce()) -> io::Result<SourceKey> {
-        let old = self.table.borrow().by_raw.get(&raw).copied();
-        if let Some(old) = old {
-            let had_watcher = self.evict(old, || {
-                io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "another source with the same descriptor took its place in the loop",
-                )
-            });
-            if had_watcher {
-                replaced();
-            }
-        }
+    /// back (or wraps the same descriptor): the newcomer takes the place, and the old entry is
+    /// returned for [`dispose`](Self::dispose).
+    fn enter(&self, raw: Raw) -> io::Result<(SourceKey, Option<Entry>)> {
         if self.poller.borrow().is_none() {
             return Err(RuntimeError::LoopClosed.into());
         }
+        let old = self.table.borrow().by_raw.get(&raw).copied();
+        let old = old.and_then(|old| self.take_out(old));
         let mut table = self.table.borrow_mut();
         let key = table.entries.insert(Entry {
             raw,
@@ -245,7 +235,7 @@ impl Selector {
         }
         table.by_token[token] = key;
         table.by_raw.insert(raw, key);
-        Ok(key)
+        Ok((key, old))
     }
 
     /// Asks the system whether it can watch this source at all; a regular file, which could be
@@ -281,12 +271,9 @@ impl Selector {
         Some(entry)
     }
 
-    /// Forgets a source for which somebody is still waiting: its operations fail. True if a
-    /// reader or writer was lost with it.
-    fn evict(&self, key: SourceKey, error: impl Fn() -> io::Error) -> bool {
-        let Some(mut entry) = self.take_out(key) else {
-            return false;
-        };
+    /// Lets go of an entry for which somebody may still be waiting: its operations fail. True if
+    /// a reader or writer is lost with it.
+    fn dispose(&self, mut entry: Entry, error: impl Fn() -> io::Error) -> bool {
         let had_watcher = entry.sides.iter().any(Side::has_watcher);
         for side in &mut entry.sides {
             side.operations.take().for_each(|operation| {
@@ -366,27 +353,24 @@ impl Selector {
         })
     }
 
-    /// Takes an operation out of the queue.
+    /// Takes an operation out of the queue. If it was the first, the next is returned.
     pub(crate) fn remove_operation(
         &self,
         key: SourceKey,
         direction: Direction,
         operation: &Weak<dyn Operation>,
-    ) {
-        let removed = {
-            let mut table = self.table.borrow_mut();
-            let Some(side) = table.side(key, direction) else {
-                return;
-            };
-            let is_first = side.is_first(operation);
-            let removed = side.operations.remove(|other| Weak::ptr_eq(other, operation));
-            if is_first {
-                side.signalled = false;
-            }
-            table.refresh(key);
-            removed
-        };
-        drop(removed);
+    ) -> Option<Weak<dyn Operation>> {
+        let mut table = self.table.borrow_mut();
+        let side = table.side(key, direction)?;
+        let was_first = side.is_first(operation);
+        // A weak reference to what is alive: nothing is dropped here but the reference.
+        side.operations.remove(|other| Weak::ptr_eq(other, operation));
+        let next = side.operations.as_slice().first().filter(|_| was_first).cloned();
+        if was_first {
+            side.signalled = false;
+        }
+        table.refresh(key);
+        next
     }
 
     /// How this operation stands in the queue.
@@ -568,7 +552,7 @@ impl Selector {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         };
-        self.evict(key, copy)
+        self.take_out(key).is_some_and(|entry| self.dispose(entry, copy))
     }
 
     /// Lets go of everything. The system's descriptors are closed; the watchers are returned, to

@@ -66,6 +66,8 @@ struct Pending<W: Work> {
     direction: Direction,
     /// The call is to be tried when it is first awaited.
     untried: Cell<bool>,
+    /// The source may hold data of its own, of which readiness says nothing.
+    may_hold_data: bool,
     /// Its place among what the loop owns, while a callback waits for it.
     kept: Cell<OwnedKey>,
     this: Weak<Pending<W>>,
@@ -105,8 +107,16 @@ impl<W: Work> Pending<W> {
     }
 
     fn withdraw(&self) {
-        let selector = self.state.event_loop.core.selector();
-        selector.remove_operation(self.source, self.direction, &self.as_operation());
+        let event_loop = &self.state.event_loop;
+        let next =
+            event_loop
+                .core
+                .selector()
+                .remove_operation(self.source, self.direction, &self.as_operation());
+        if let Some(next) = next.filter(|_| self.may_hold_data && !event_loop.is_closed()) {
+            // What this one has left in the source's own buffer is for the next.
+            event_loop.look_soon(next);
+        }
         // While the call is being made its work stays, until the future goes.
         let work = self.work.try_borrow_mut().ok().and_then(|mut work| work.take());
         self.state
@@ -128,6 +138,12 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
         let untried = self.untried.replace(false);
         if turn == Turn::Signalled || (untried && turn == Turn::First && core.may_complete_at_once()) {
             self.go_on();
+        }
+    }
+
+    fn waited_for(self: Rc<Self>) {
+        if self.untried.get() {
+            self.polled();
         }
     }
 
@@ -369,6 +385,15 @@ impl Work for Connect {
 }
 
 impl LoopHandle {
+    /// Treats an operation as ready in the next tick, if it is still there.
+    fn look_soon(&self, operation: Weak<dyn Operation>) {
+        self.call_soon(move || {
+            if let Some(operation) = operation.upgrade() {
+                operation.ready();
+            }
+        });
+    }
+
     /// Starts an operation.
     fn operate<T: Pollable + 'static, W: Work>(
         &self,
@@ -379,11 +404,12 @@ impl LoopHandle {
     ) -> Future<W::Output> {
         let key = match self.source_key(source) {
             Ok(key) => key,
-            Err(error) => return Future::failed(self, runtime_or_io(error)),
+            Err(error) => return Future::failed(self, error),
         };
         let selector = self.core.selector();
+        let in_turn = !selector.is_busy(key, direction);
         if try_first == TryFirst::Now
-            && !selector.is_busy(key, direction)
+            && in_turn
             && self.core.may_complete_at_once()
             && let Some(outcome) = attempt(&mut work, self)
         {
@@ -395,11 +421,16 @@ impl LoopHandle {
             source: key,
             direction,
             untried: Cell::new(try_first == TryFirst::WhenAwaited),
+            may_hold_data: !source.is_system_socket(),
             kept: Cell::new(OwnedKey::null()),
             this: this.clone(),
         });
+        if in_turn && try_first == TryFirst::WhenAwaited && pending.may_hold_data {
+            // Readiness may never come, and perhaps nobody awaits it.
+            self.look_soon(pending.as_operation());
+        }
         if let Err(error) = selector.push_operation(key, direction, pending.as_operation()) {
-            pending.clone().complete(Outcome::Failed(runtime_or_io(error)));
+            pending.clone().complete(Outcome::Failed(error.into()));
         }
         Future::of(pending)
     }
@@ -522,6 +553,9 @@ impl LoopHandle {
     /// # Errors
     /// As for [`sock_recv`](Self::sock_recv), for instance `ConnectionRefused`.
     pub fn sock_connect(&self, address: SocketAddr) -> Future<Source<TcpStream>> {
+        if self.is_closed() {
+            return Future::failed(self, RuntimeError::LoopClosed);
+        }
         let connecting = || -> io::Result<Source<TcpStream>> {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
             begin_connect(&socket, &address.into())?;
@@ -577,12 +611,4 @@ fn in_progress(error: &io::Error) -> bool {
     #[cfg(not(unix))]
     let known = error.kind() == ErrorKind::WouldBlock;
     known
-}
-
-/// An error of ours in an `io::Error` comes out again as itself.
-fn runtime_or_io(error: io::Error) -> Exception {
-    match error.downcast::<RuntimeError>() {
-        Ok(error) => error.into(),
-        Err(error) => error.into(),
-    }
 }

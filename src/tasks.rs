@@ -122,34 +122,16 @@ impl TaskPart {
         waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
     }
 
-    /// Cancels all that the task waits for; false if nothing of it was still pending. Tasks that
-    /// wait for tasks pass it on from one to the next; where the chain is long, in another tick.
-    fn cancel_waits(&self, event_loop: &LoopHandle) -> bool {
-        if self.passing_on.replace(true) {
-            return false;
-        }
-        let waits: Vec<Rc<dyn Cancel>> = {
-            let waits = self.waits.borrow();
-            let current = |wait: &&Wait| wait.step == self.steps.get();
-            waits
-                .as_slice()
-                .iter()
-                .filter(current)
-                .map(|wait| wait.future.clone())
-                .collect()
-        };
-        let mut any = !waits.is_empty();
-        let cancel_all = || waits.into_iter().fold(false, |any, future| future.cancel() | any);
-        if event_loop.core.begin_nested_cancel() {
-            any = cancel_all();
-            event_loop.core.end_nested_cancel();
-        } else {
-            event_loop.call_soon(move || {
-                cancel_all();
-            });
-        }
-        self.passing_on.set(false);
-        any
+    /// What it is suspended at. All of it is pending: what is done has left the list.
+    fn current_waits(&self) -> Vec<Rc<dyn Cancel>> {
+        let waits = self.waits.borrow();
+        let current = |wait: &&Wait| wait.step == self.steps.get();
+        waits
+            .as_slice()
+            .iter()
+            .filter(current)
+            .map(|wait| wait.future.clone())
+            .collect()
     }
 
     /// The task has been stepped: what it still waits for may have counted on that.
@@ -252,7 +234,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         }
         if part.must_cancel.get() {
             // It was cancelled before it suspended: what it suspended on is cancelled now.
-            if part.cancel_waits(self.event_loop()) {
+            if self.cancel_waits() {
                 part.must_cancel.set(false);
             } else if (was_due || !part.woken_in_step.get()) && !part.is_waiting() {
                 // Nothing of ours can deliver it: the coroutine is dropped where it is.
@@ -263,6 +245,17 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         if part.woken_in_step.replace(false) {
             self.clone().schedule();
         }
+    }
+
+    /// Cancels all that the task is suspended at; false if there is nothing.
+    fn cancel_waits(self: &Rc<Self>) -> bool {
+        let waits = self.part().current_waits();
+        // Tasks may wait for each other in a circle.
+        if waits.is_empty() || self.part().passing_on.replace(true) {
+            return false;
+        }
+        self.event_loop().cancel_for(self.clone(), waits);
+        true
     }
 
     /// Puts a step in the ready queue, if there is none.
@@ -370,7 +363,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
     }
 
     fn take_cancellation(&self) -> bool {
-        self.part().must_cancel.replace(false)
+        let taken = self.part().must_cancel.replace(false);
+        if taken {
+            self.part().passed_on.set(false);
+        }
+        taken
     }
 
     fn resumed(&self) {
@@ -393,7 +390,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
         part.cancel_requests.set(part.cancel_requests.get() + 1);
         // A step that is scheduled already may find another future done than those cancelled now.
         let due = part.scheduled.get();
-        if part.phase.get() == Phase::Suspended && part.cancel_waits(self.event_loop()) && !due {
+        if part.phase.get() == Phase::Suspended && self.cancel_waits() && !due {
             part.passed_on.set(true);
             return true;
         }
@@ -404,6 +401,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
             self.schedule();
         }
         true
+    }
+
+    fn cancelled_for(self: Rc<Self>) {
+        self.part().passing_on.set(false);
     }
 }
 

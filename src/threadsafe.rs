@@ -173,15 +173,14 @@ fn home(loop_id: u64) -> Option<Rc<dyn Home>> {
 /// with nothing else to wait for is no deadlock.
 ///
 /// ```
-/// use miniloop::EventLoop;
+/// use miniloop::{EventLoop, get_running_loop};
 ///
 /// let event_loop = EventLoop::new()?;
-/// let handle = event_loop.handle();
 /// let sender = event_loop.threadsafe_handle();
 /// let thread = std::thread::spawn(move || {
-///     sender.call_soon_threadsafe(|| println!("on the loop's thread"))
+///     // This runs on the loop's thread, which is where the loop can be reached.
+///     sender.call_soon_threadsafe(|| get_running_loop().expect("it runs this").stop())
 /// });
-/// event_loop.call_soon(move || handle.stop());
 /// event_loop.run_forever()?;
 /// thread.join().unwrap()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

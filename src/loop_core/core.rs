@@ -21,8 +21,6 @@ use crate::timers::Timers;
 
 /// How many socket operations may complete at once, without a turn of the loop, in one step.
 const COMPLETIONS_PER_STEP: u32 = 16;
-/// How deep a cancellation is passed on from task to task before it goes through the ready queue.
-const CANCEL_DEPTH: u32 = 100;
 /// The largest receive buffer that the loop keeps.
 const SCRATCH_LIMIT: usize = 256 * 1024;
 
@@ -57,6 +55,13 @@ pub(super) enum LoopClock {
     Injected(Box<dyn Clock>),
 }
 
+/// A step of passing a cancellation on.
+pub(super) enum Cancelling {
+    Ask(Rc<dyn Cancel>),
+    /// All that this one asked for was asked.
+    Done(Rc<dyn Cancel>),
+}
+
 pub(crate) struct Core {
     pub(super) id: u64,
     pub(super) clock: LoopClock,
@@ -75,7 +80,8 @@ pub(crate) struct Core {
     pub(super) stopping: Cell<bool>,
     pub(super) closed: Cell<bool>,
     completions_left: Cell<u32>,
-    cancel_depth: Cell<u32>,
+    /// Cancellations that are being passed on from task to task: see `cancel_for`.
+    pub(super) cancelling: RefCell<Vec<Cancelling>>,
     /// The loop is being closed: what is woken now waits for its turn to be let go of.
     pub(super) closing: Cell<bool>,
     /// A refusal is being logged.
@@ -109,7 +115,7 @@ impl Core {
             stopping: Cell::new(false),
             closed: Cell::new(false),
             completions_left: Cell::new(COMPLETIONS_PER_STEP),
-            cancel_depth: Cell::new(0),
+            cancelling: RefCell::default(),
             closing: Cell::new(false),
             refusing: Cell::new(false),
             poll_bound: PollBound::new(),
@@ -168,10 +174,17 @@ impl Core {
     }
 
     pub(super) fn refuse(&self, what: &str) {
+        /// Takes the mark away, also when the logger panics.
+        struct Refusing<'a>(&'a Cell<bool>);
+        impl Drop for Refusing<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
         // A logger may use the loop too.
         if !self.refusing.replace(true) {
+            let _refusing = Refusing(&self.refusing);
             log::warn!(target: "miniloop", "{what} was scheduled on a closed event loop and is dropped");
-            self.refusing.set(false);
         }
     }
 
@@ -201,17 +214,6 @@ impl Core {
     pub(crate) fn disown(&self, key: OwnedKey) {
         let disowned = self.owned.borrow_mut().remove(key);
         drop(disowned);
-    }
-
-    /// Whether a cancellation may be passed on in here, or has gone deep enough.
-    pub(crate) fn begin_nested_cancel(&self) -> bool {
-        let depth = self.cancel_depth.get();
-        self.cancel_depth.set(depth + u32::from(depth < CANCEL_DEPTH));
-        depth < CANCEL_DEPTH
-    }
-
-    pub(crate) fn end_nested_cancel(&self) {
-        self.cancel_depth.set(self.cancel_depth.get() - 1);
     }
 
     /// Counts a task in and gives it its number.

@@ -102,9 +102,10 @@ impl<T: Pollable + 'static> Source<T> {
         Ok(Source::from_parts(io, was_blocking))
     }
 
-    /// Takes over what this crate made itself, and set to non-blocking mode.
+    /// Takes over what this crate made itself, and set to non-blocking mode: `into_inner` gives it
+    /// out in the mode that sockets have elsewhere.
     pub(crate) fn of_nonblocking(io: T) -> Source<T> {
-        Source::from_parts(io, false)
+        Source::from_parts(io, true)
     }
 
     fn from_parts(io: T, was_blocking: bool) -> Source<T> {
@@ -149,11 +150,21 @@ impl<T: 'static> Source<T> {
         if let Some((old, key)) = left {
             old.forget(key);
         }
-        let key = selector.enter(self.shared.raw, replaced)?;
+        let (key, old) = selector.enter(self.shared.raw)?;
+        *self.shared.home.borrow_mut() = Some((selector.clone(), key));
+        // All is in order before anybody's code runs, which may come back here.
+        let in_the_way = || {
+            io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "another source with the same descriptor took its place in the loop",
+            )
+        };
+        if old.is_some_and(|old| selector.dispose(old, in_the_way)) {
+            replaced();
+        }
         if !self.is_system_socket() {
             selector.probe(key)?;
         }
-        *self.shared.home.borrow_mut() = Some((selector.clone(), key));
         Ok(key)
     }
 }

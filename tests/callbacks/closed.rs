@@ -1,10 +1,13 @@
 //! A closed loop is inert: every public method answers, none panics.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 use miniloop::{EventLoop, ExceptionContext, LoopHandle, RuntimeError};
 
-use crate::common::{Trace, listener, pair};
+use crate::common::{Trace, capture_log, listener, pair};
 use crate::support::{Drops, OnDrop, io_misuse, misuse, tick};
 
 fn closed_loop() -> EventLoop {
@@ -231,4 +234,71 @@ fn a_destructor_run_by_close_may_use_the_loop() {
     let mut words = asked.lines();
     words.sort();
     assert_eq!(words, ["callback", "handler", "reader", "task", "timer"]);
+}
+
+/// A closed loop, and a logger that has it run a callback for every line, as one that sends its
+/// lines over a socket would.
+fn logged_through_itself() -> (EventLoop, Rc<Cell<u32>>, impl Sized) {
+    let event_loop = closed_loop();
+    let lines = Rc::new(Cell::new(0));
+    let (handle, counted) = (event_loop.handle(), Rc::clone(&lines));
+    let capture = capture_log(move |_| {
+        counted.set(counted.get() + 1);
+        assert!(handle.call_soon(|| {}).cancelled());
+        assert!(handle.call_later(Duration::ZERO, || {}).cancelled());
+    });
+    (event_loop, lines, capture)
+}
+
+#[test]
+fn a_logger_may_use_the_closed_loop_it_hears_of() {
+    let (event_loop, lines, _capture) = logged_through_itself();
+    event_loop.call_soon(|| {});
+    assert_eq!(lines.get(), 1, "what the logger itself does is not logged");
+    event_loop.call_later(Duration::ZERO, || {});
+    event_loop.call_at(Duration::ZERO, || {});
+    assert_eq!(lines.get(), 3, "each later refusal is");
+}
+
+#[test]
+fn a_logger_may_use_the_closed_loop_of_a_callback_that_is_refused() {
+    let (event_loop, lines, _capture) = logged_through_itself();
+    let future = event_loop.create_future();
+    future.add_done_callback(|_| {});
+    assert_eq!(lines.get(), 0);
+    future.set_result(1).unwrap();
+    assert_eq!(lines.get(), 1);
+}
+
+#[test]
+fn a_logger_may_use_the_loop_that_is_closing() {
+    let event_loop = EventLoop::new().unwrap();
+    let lines = Rc::new(Cell::new(0));
+    let (handle, counted) = (event_loop.handle(), Rc::clone(&lines));
+    let _capture = capture_log(move |_| {
+        counted.set(counted.get() + 1);
+        handle.call_soon(|| {});
+    });
+    let handle = event_loop.handle();
+    let held = OnDrop::new(move || drop(handle.call_soon(|| {})));
+    event_loop.call_soon(move || drop(held));
+    event_loop.create_task(std::future::pending::<miniloop::Result<()>>());
+    event_loop.close().unwrap();
+    // the destructor's callback, the report of the pending task, and what the logger did then
+    assert_eq!(lines.get(), 3);
+}
+
+#[test]
+fn a_logger_that_panics_is_called_again_for_the_next_refusal() {
+    let event_loop = closed_loop();
+    let lines = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&lines);
+    let _capture = capture_log(move |_| {
+        counted.set(counted.get() + 1);
+        assert!(counted.get() > 1, "in the logger");
+    });
+    let refused = catch_unwind(AssertUnwindSafe(|| event_loop.call_soon(|| {})));
+    assert!(refused.is_err(), "it is the caller's");
+    assert!(event_loop.call_soon(|| {}).cancelled());
+    assert_eq!(lines.get(), 2);
 }

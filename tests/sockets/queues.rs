@@ -144,6 +144,7 @@ fn a_reader_and_a_receive_may_wait_for_one_source() {
     let events = Trace::new();
     event_loop.add_reader(&left, events.mark("reader")).unwrap();
     let received = event_loop.sock_recv(&left, 10);
+    received.add_done_callback(|_| ());
     tick(&event_loop);
     send(&right, b"x");
     assert_eq!(event_loop.run_until_complete(received).unwrap(), b"x");

@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::task::{Poll, Waker};
 use std::thread;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use miniloop::{EventLoop, FakeClock, RuntimeError, Source};
 
 use crate::common::{Trace, stream_pair};
-use crate::support::{misuse, still_works, tick};
+use crate::support::{Watchdog, misuse, still_works, tick};
 
 /// Tells a thread, from inside a tick of the loop, that the loop runs.
 fn signal_when_running(event_loop: &EventLoop) -> Receiver<()> {
@@ -243,4 +245,54 @@ fn a_run_that_was_stopped_before_its_future_was_done_says_so() {
     assert_eq!(misuse(never(&event_loop)), RuntimeError::StoppedBeforeDone);
     tick(&event_loop);
     still_works(&event_loop);
+}
+
+/// Lets go, in another thread, of what could wake the loop, again and again in slightly other
+/// moments: in one of them it falls between the loop's last look and its sleep.
+fn let_go_around_the_wait<T: Send + 'static>(start: impl Fn(&EventLoop) -> T) {
+    const ROUNDS: u32 = 1000;
+    let _watchdog = Watchdog::start();
+    let event_loop = EventLoop::new().unwrap();
+    let (sender, receiver) = channel::<(T, Arc<AtomicBool>)>();
+    let dropping = thread::spawn(move || {
+        for (round, (held, running)) in receiver.iter().enumerate() {
+            while !running.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            for _ in 0..round % 100 * 4 {
+                std::hint::spin_loop();
+            }
+            drop(held);
+        }
+    });
+    for round in 0..ROUNDS {
+        let running = Arc::new(AtomicBool::new(false));
+        sender.send((start(&event_loop), Arc::clone(&running))).unwrap();
+        event_loop.call_soon(move || running.store(true, Ordering::Release));
+        // the wait that follows is for one who leaves about now
+        assert_eq!(misuse(never(&event_loop)), RuntimeError::Deadlock, "{round}");
+    }
+    drop(sender);
+    dropping.join().unwrap();
+    still_works(&event_loop);
+}
+
+#[test]
+fn a_threadsafe_handle_dropped_at_the_moment_of_the_wait_leaves_a_deadlock() {
+    let_go_around_the_wait(|event_loop| event_loop.threadsafe_handle());
+}
+
+#[test]
+fn a_waker_dropped_at_the_moment_of_the_wait_leaves_a_deadlock() {
+    let_go_around_the_wait(|event_loop| {
+        let (sender, wakers) = channel::<Waker>();
+        event_loop.create_task(gives_waker_away(sender));
+        tick(event_loop);
+        wakers.recv().unwrap()
+    });
+}
+
+#[test]
+fn a_completer_of_a_future_nobody_has_dropped_at_the_moment_of_the_wait_leaves_a_deadlock() {
+    let_go_around_the_wait(|event_loop| event_loop.create_threadsafe_future::<u32>().1);
 }

@@ -1,0 +1,33 @@
+//! Passing a cancellation on from a task to what it waits for.
+
+use std::rc::Rc;
+
+use super::LoopHandle;
+use super::core::Cancelling;
+use crate::handles::Cancel;
+
+impl LoopHandle {
+    /// Cancels `waits` for `task`, and what those wait for, and so on, before the outermost call
+    /// returns: in the order of a recursion, but without one, for chains of tasks can be long.
+    pub(crate) fn cancel_for(&self, task: Rc<dyn Cancel>, waits: Vec<Rc<dyn Cancel>>) {
+        {
+            let mut stack = self.core.cancelling.borrow_mut();
+            let outermost = stack.is_empty();
+            stack.push(Cancelling::Done(task));
+            stack.extend(waits.into_iter().rev().map(Cancelling::Ask));
+            if !outermost {
+                return;
+            }
+        }
+        loop {
+            let next = self.core.cancelling.borrow_mut().pop();
+            match next {
+                Some(Cancelling::Ask(future)) => self.guard("Exception in a cancellation", || {
+                    future.cancel();
+                }),
+                Some(Cancelling::Done(task)) => task.cancelled_for(),
+                None => break,
+            }
+        }
+    }
+}
