@@ -195,10 +195,11 @@ impl LoopHandle {
         }
     }
 
-    /// Runs ticks while `unfinished` says so.
+    /// Runs ticks while `unfinished` says so, whoever calls `stop` meanwhile.
     pub(crate) fn run_while(&self, mut unfinished: impl FnMut() -> bool) -> Result<()> {
         let _running = self.enter()?;
         while unfinished() {
+            self.core.stopping.set(false);
             self.tick(Mode::UntilComplete)?;
         }
         Ok(())

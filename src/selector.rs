@@ -195,6 +195,12 @@ impl Selector {
         self.table.borrow().watched
     }
 
+    /// Whether a poll would do nothing: no source is watched, and the system is to be told nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        let table = self.table.borrow();
+        table.watched == 0 && table.changed.is_empty()
+    }
+
     // -- sources ------------------------------------------------------------------------------
 
     pub(crate) fn knows(&self, key: SourceKey) -> bool {
@@ -500,7 +506,7 @@ impl Selector {
 
     /// Calls whom an event is for, if they are still there.
     pub(crate) fn dispatch(&self, event: IoEvent) {
-        self.call_watcher(event);
+        let watcher_panicked = self.call_watcher(event).err();
         let first = {
             let mut table = self.table.borrow_mut();
             table
@@ -511,21 +517,25 @@ impl Selector {
         if let Some(operation) = first {
             operation.ready();
         }
+        if let Some(panic) = watcher_panicked {
+            resume_unwind(panic);
+        }
     }
 
-    fn call_watcher(&self, event: IoEvent) {
+    /// The panic of the reader or writer is returned: it is not to keep operations waiting.
+    fn call_watcher(&self, event: IoEvent) -> std::thread::Result<()> {
         let taken = {
             let mut table = self.table.borrow_mut();
             let Some(side) = table.side(event.source, event.direction) else {
-                return;
+                return Ok(());
             };
             if side.generation != event.generation || !matches!(side.watcher, WatcherSlot::Waiting(_)) {
-                return;
+                return Ok(());
             }
             std::mem::replace(&mut side.watcher, WatcherSlot::Running)
         };
         let WatcherSlot::Waiting(mut watcher) = taken else {
-            return;
+            return Ok(());
         };
         let outcome = catch_unwind(AssertUnwindSafe(&mut watcher));
         // It may have been removed or replaced by its own call: then it is dropped here, after it.
@@ -540,9 +550,7 @@ impl Selector {
             }
         }
         drop(returned);
-        if let Err(payload) = outcome {
-            resume_unwind(payload);
-        }
+        outcome
     }
 
     /// The system refuses to watch this source: its operations fail. True if a reader or writer

@@ -1,7 +1,7 @@
 //! `sock_*`: socket operations as futures (Python's `sockets.py`).
 //!
 //! An operation tries its call first: a send when it is made, a receive or an accept when it is
-//! first awaited, so that nothing is taken from the system for one that is dropped before that.
+//! first awaited, so that nothing is taken from the system for one that is dropped in a `select!`.
 //! If the call would block, the operation waits for the source to be ready. Then, if a task awaits it and nobody else, the task is woken and its own step makes the call:
 //! so nothing is received for a task that is cancelled in between, and the bytes stay warm. (If
 //! that step turns to something else, the call is made right after it.) Otherwise the call is
@@ -149,6 +149,10 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
 
     fn left_alone(self: Rc<Self>) {
         self.set_signalled(false);
+        if self.may_hold_data {
+            let event_loop = self.state.event_loop.clone();
+            event_loop.look_soon(self.as_operation());
+        }
     }
 
     fn keep(self: Rc<Self>) {
@@ -438,9 +442,9 @@ impl LoopHandle {
     /// Receives at most `max_bytes` (`loop.sock_recv`): what is there, as soon as there is
     /// anything. No bytes mean the end of the stream. One call returns at most 256 KiB.
     ///
-    /// Two receives on one source are served in the order they were started. Nothing is received
-    /// for a future that is dropped before it was awaited, or in the branch of a `select!` that
-    /// lost.
+    /// Two receives on one source are served in the order they were started. The call itself
+    /// receives nothing: a future that is dropped in the same step, or in the branch of a `select!`
+    /// that lost, takes nothing with it. One that is kept and not awaited is completed by the loop.
     ///
     /// # Errors
     /// The future fails with the system's error, with [`RuntimeError::LoopClosed`], or with
@@ -531,8 +535,8 @@ impl LoopHandle {
         )
     }
 
-    /// Takes one client from a listener, as soon as there is one (`loop.sock_accept`). No client is
-    /// taken for a future that is dropped before it was awaited.
+    /// Takes one client from a listener, as soon as there is one (`loop.sock_accept`); as with
+    /// [`sock_recv`](Self::sock_recv), not in the call itself.
     ///
     /// # Errors
     /// As for [`sock_recv`](Self::sock_recv). Running out of file descriptors is such an error,

@@ -136,13 +136,12 @@ impl TaskPart {
 
     /// The task has been stepped: what it still waits for may have counted on that.
     fn tell_waits_of_step(&self) {
-        for index in 0.. {
-            let future = match self.waits.borrow().as_slice().get(index) {
-                Some(wait) => wait.future.clone(),
-                None => break,
-            };
-            future.awaiter_stepped();
+        // A copy, for whoever is told may leave the list; mostly it is of one.
+        let mut told = Few::None;
+        for wait in self.waits.borrow().as_slice() {
+            told.push(wait.future.clone());
         }
+        told.for_each(|future| future.awaiter_stepped());
     }
 
     fn name(&self) -> String {

@@ -170,7 +170,7 @@ impl Core {
     /// than the real one: there every tick is to be the same.
     pub(super) fn may_leave_poll_out(&self) -> bool {
         matches!(self.clock, LoopClock::Real(_))
-            && (self.selector.watched() == 0 || self.poll_bound.one_more_tick())
+            && (self.selector.is_idle() || self.poll_bound.one_more_tick())
     }
 
     pub(super) fn refuse(&self, what: &str) {
