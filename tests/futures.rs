@@ -10,6 +10,8 @@ mod support;
 
 #[path = "futures/combinators.rs"]
 mod combinators;
+#[path = "futures/foreign_wakers.rs"]
+mod foreign_wakers;
 #[path = "futures/ownership.rs"]
 mod ownership;
 #[path = "futures/values.rs"]

@@ -21,6 +21,10 @@ macro_rules! pollable {
     };
 }
 
+#[path = "sockets/left_over.rs"]
+mod left_over;
+#[path = "sockets/not_awaited.rs"]
+mod not_awaited;
 #[path = "sockets/peers.rs"]
 mod peers;
 #[path = "sockets/queues.rs"]

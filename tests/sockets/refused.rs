@@ -47,6 +47,22 @@ mod regular_files {
         still_works(&event_loop);
     }
 
+    /// Not some of the data first, and the error in the middle of it.
+    #[test]
+    fn the_very_first_operation_on_what_can_not_be_watched_gives_the_systems_error() {
+        let null = File::options().read(true).write(true).open("/dev/null");
+        for file in [regular_file(), null.unwrap()] {
+            let event_loop = EventLoop::new().unwrap();
+            let file = Source::new(file).unwrap();
+            let received = event_loop.run_until_complete(event_loop.sock_recv(&file, 10));
+            assert_eq!(io_error_kind(received), io::ErrorKind::PermissionDenied);
+            let sent = event_loop.run_until_complete(event_loop.sock_sendall(&file, "x"));
+            assert_eq!(io_error_kind(sent), io::ErrorKind::PermissionDenied);
+            nothing_is_left(&event_loop);
+            still_works(&event_loop);
+        }
+    }
+
     /// A regular file that pretends to have nothing to read and no room to write, so
     /// that the loop has to wait for it.
     struct Stubborn(File);

@@ -181,6 +181,7 @@ fn a_writer_lost_to_a_second_source_of_the_descriptor_is_reported() {
 
 #[test]
 fn an_operation_lost_to_a_second_source_of_the_descriptor_fails() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let reports = Reports::of(&event_loop);
     let (first, second, far) = twins();

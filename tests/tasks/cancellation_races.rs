@@ -23,7 +23,8 @@ async fn wake_clone_and_yield() {
         |cx: &mut Context<'_>| match std::mem::replace(&mut yielded, true) {
             true => Poll::Ready(()),
             false => {
-                cx.waker().clone().wake();
+                let waker = cx.waker().clone();
+                waker.wake();
                 Poll::Pending
             }
         },

@@ -28,6 +28,7 @@ macro_rules! scenarios {
 }
 
 mod callbacks;
+mod cancellation;
 mod exceptions;
 mod futures;
 mod readers_writers;
@@ -46,6 +47,7 @@ const AREAS: &[registry::Area] = &[
     timers::PORTED,
     futures::PORTED,
     tasks::PORTED,
+    cancellation::PORTED,
     sleep::PORTED,
     run_until_complete::PORTED,
     sockets::PORTED,
