@@ -60,6 +60,8 @@ struct TaskPart {
     passed_on: Cell<bool>,
     /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
     doomed: Cell<bool>,
+    /// The step began with a cancellation to deliver, and no await has taken it yet.
+    due: Cell<bool>,
     /// Its cancellation is being passed on: tasks may wait for each other in a circle.
     passing_on: Cell<bool>,
     cancel_requests: Cell<u32>,
@@ -98,6 +100,7 @@ impl TaskPart {
             must_cancel: Cell::new(false),
             passed_on: Cell::new(false),
             doomed: Cell::new(false),
+            due: Cell::new(false),
             passing_on: Cell::new(false),
             cancel_requests: Cell::new(0),
             key: Cell::new(OwnedKey::null()),
@@ -161,6 +164,7 @@ impl TaskControl for TaskPart {
         self.cancel_requests.set(left);
         if left == 0 {
             self.must_cancel.set(false);
+            self.due.set(false);
         }
         left
     }
@@ -215,9 +219,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         polled
     }
 
-    /// After a step that suspended the coroutine. `was_due`: before the step there was a
-    /// cancellation for it to deliver.
-    fn suspended(self: &Rc<Self>, was_due: bool) {
+    /// After a step that suspended the coroutine.
+    fn suspended(self: &Rc<Self>) {
         let part = self.part();
         if part.key.get().is_null() {
             let key = self.event_loop().core.own(self.clone());
@@ -233,9 +236,12 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         }
         if part.must_cancel.get() {
             // It was cancelled before it suspended: what it suspended on is cancelled now.
+            let woken = part.woken_in_step.get();
             if self.cancel_waits() {
-                part.must_cancel.set(false);
-            } else if (was_due || !part.woken_in_step.get()) && !part.is_waiting() {
+                // What has woken it already may be polled first: then that await delivers it.
+                part.must_cancel.set(woken);
+                part.passed_on.set(!woken);
+            } else if (part.due.get() || !woken) && !part.is_waiting() {
                 // Nothing of ours can deliver it: the coroutine is dropped where it is.
                 return self.end(Outcome::cancelled());
             }
@@ -276,8 +282,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             self.drop_coroutine();
         });
         event_loop.core.task_ends();
-        // A future that it has polled and given away is still in the list.
-        part.tell_waits_of_step();
+        if !event_loop.is_closed() {
+            // A future that it has polled and given away is still in the list.
+            part.tell_waits_of_step();
+        }
         let waits = part.waits.borrow_mut().take();
         drop(waits);
         let _ = finish(self.clone(), outcome);
@@ -299,11 +307,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
             Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
         }
         part.steps.set(part.steps.get().wrapping_add(1));
-        let cancellation_due = part.must_cancel.get();
+        part.due.set(part.must_cancel.get());
         let polled = self.poll_once();
         part.phase.set(Phase::Suspended);
         match polled {
-            Some(Ok(Poll::Pending)) => self.suspended(cancellation_due),
+            Some(Ok(Poll::Pending)) => self.suspended(),
             Some(Ok(Poll::Ready(result))) => self.end(match result {
                 // It cancelled itself, and finished without another await.
                 Ok(_) if part.must_cancel.get() => Outcome::cancelled(),
@@ -364,6 +372,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
     fn take_cancellation(&self) -> bool {
         let taken = self.part().must_cancel.replace(false);
         if taken {
+            self.part().due.set(false);
             self.part().passed_on.set(false);
         }
         taken

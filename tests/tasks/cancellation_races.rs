@@ -1,7 +1,7 @@
 //! A cancellation that meets something else on its way: another completion in the same tick, a
 //! coroutine that yields in a foreign way. It is never lost, and delivered once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future as StdFuture, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{Either, select, try_join};
-use miniloop::{EventLoop, Future, Task, sleep};
+use miniloop::{EventLoop, FakeClock, Future, Task, sleep};
 
 use crate::common::{Trace, outcome, yields};
 use crate::support::{Drops, Watchdog, settle, still_works, tick, wake_and_yield};
@@ -374,4 +374,64 @@ fn a_cancellation_is_delivered_wherever_it_meets_a_completion_in_a_chain() {
         settle(&event_loop);
         assert!(last.cancelled(), "after {moment} ticks");
     }
+}
+
+/// A task that is given its own handle.
+fn with_itself<F>(event_loop: &EventLoop, coroutine: impl FnOnce(Task<()>) -> F + 'static) -> Task<()>
+where
+    F: StdFuture<Output = miniloop::Result<()>> + 'static,
+{
+    let handle = Rc::new(RefCell::new(None));
+    let own = Rc::clone(&handle);
+    let task = event_loop.create_task(async move {
+        let itself = own.take().expect("it is put there before the first step");
+        coroutine(itself).await
+    });
+    handle.replace(Some(task.clone()));
+    task
+}
+
+#[test]
+fn a_request_made_while_another_is_handled_is_raised_at_the_next_yield() {
+    let (event_loop, trace) = (EventLoop::new().unwrap(), Trace::new());
+    let log = trace.clone();
+    let task = with_itself(&event_loop, |itself| async move {
+        assert!(sleep(Duration::ZERO).await.unwrap_err().is_cancelled());
+        log.push("first");
+        itself.cancel();
+        assert!(sleep(Duration::ZERO).await.unwrap_err().is_cancelled());
+        log.push("second");
+        Ok(())
+    });
+    tick(&event_loop);
+    assert!(task.cancel());
+    event_loop.run_until_complete(task).unwrap();
+    assert_eq!(trace.lines(), ["first", "second"]);
+}
+
+#[test]
+fn a_task_that_cancelled_itself_hears_of_it_from_the_branch_that_is_done_first() {
+    let event_loop = EventLoop::with_clock(FakeClock::auto()).unwrap();
+    let task = with_itself(&event_loop, |itself| async move {
+        itself.cancel();
+        match select(sleep(Duration::ZERO), sleep(Duration::from_secs(1000))).await {
+            Either::Left((outcome, _)) | Either::Right((outcome, _)) => outcome,
+        }
+    });
+    assert!(event_loop.run_until_complete(task).unwrap_err().is_cancelled());
+    assert_eq!(event_loop.time(), Duration::ZERO);
+}
+
+#[test]
+fn a_task_that_cancelled_itself_and_waits_for_nothing_of_the_loop_ends() {
+    let event_loop = EventLoop::with_clock(FakeClock::auto()).unwrap();
+    let task = with_itself(&event_loop, |itself| async move {
+        itself.cancel();
+        let mut kept = sleep(Duration::from_secs(1000));
+        assert!(futures_util::poll!(&mut kept).is_pending());
+        std::future::pending::<()>().await;
+        Ok(())
+    });
+    settle(&event_loop);
+    assert!(task.cancelled());
 }
