@@ -154,7 +154,7 @@
 //! | `Future`, `create_future` | [`Future<T>`], [`create_future`](LoopHandle::create_future) | `futures.rs` |
 //! | `__await__` | `impl std::future::Future for Future<T>` | `futures.rs` |
 //! | `Task`, `create_task` | [`Task<T>`], [`create_task`](LoopHandle::create_task) | `tasks.rs` |
-//! | `Task._step`, `Task._wakeup` | `Runnable::run` and `Runnable::wake` of a task | `tasks.rs` |
+//! | `Task._step`, `Task._wakeup` | `Runnable::run` and `Runnable::wake` of a task | `tasks/stepping.rs` |
 //! | a coroutine object, `send`, `throw` | an `async` block, its `poll`, an await that yields `Err` | `raw_task.rs` |
 //! | `raise`, `except E as e` | `return Err(..)` or `?`, [`Exception::downcast_ref`] | `errors.rs` |
 //! | `CancelledError`, `InvalidStateError`, `RuntimeError` | [`CancelledError`], [`InvalidStateError`], [`RuntimeError`] | `errors.rs` |
@@ -171,9 +171,9 @@
 //! # Where to look first
 //!
 //! `ready.rs` and `timers.rs` are the brief's two queues. `loop_core.rs` has the tick. Then
-//! `futures.rs`, and `tasks.rs`, whose head names the states of a task. A room imports only from
-//! rooms below it: first `errors`, `clock`, `few`, `handles`; then `ready`, `timers`, `selector`,
-//! `hooks`; `threadsafe`; `loop_core`; `readiness`, `futures`; `tasks`, `raw_task`,
+//! `futures.rs`, and `tasks/stepping.rs`, whose head names the states of a task. A room imports
+//! only from rooms below it: first `errors`, `clock`, `few`, `handles`; then `ready`, `timers`,
+//! `selector`, `hooks`; `threadsafe`; `loop_core`; `readiness`, `futures`; `tasks`, `raw_task`,
 //! `sleep`, `sockets`, `completer`; `event_loop`; `runners`, `testing`. Only `selector/poller.rs`
 //! and `raw_task.rs` contain `unsafe` code.
 

@@ -23,7 +23,7 @@ use crate::hooks::ExceptionContext;
 use crate::ready::Job;
 use crate::selector::Selector;
 use crate::threadsafe::{ThreadsafeHandle, set_home};
-pub(crate) use core::{Core, Stepper};
+pub(crate) use core::{Core, Kept, Stepper};
 
 /// How long the system gets to deliver I/O before an automatic fake clock jumps.
 const GRACE_BEFORE_JUMP: Duration = Duration::from_millis(20);

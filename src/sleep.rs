@@ -1,23 +1,21 @@
 //! `sleep`: a future and the timer that completes it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use slotmap::Key;
-
 use crate::errors::RuntimeError;
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::{Cancel, OwnedKey, TimerHandle};
-use crate::loop_core::{LoopHandle, get_running_loop};
+use crate::handles::{Cancel, TimerHandle};
+use crate::loop_core::{Kept, LoopHandle, get_running_loop};
 use crate::ready::Runnable;
 
 struct Sleep {
     state: State<()>,
     /// `None` if it is a bare yield.
     timer: RefCell<Option<TimerHandle>>,
-    /// Its place among what the loop owns, while a callback waits for it.
-    kept: Cell<OwnedKey>,
+    /// Set while a callback waits for it.
+    kept: Kept,
 }
 
 impl FutureCell<()> for Sleep {
@@ -33,17 +31,11 @@ impl FutureCell<()> for Sleep {
     }
 
     fn keep(self: Rc<Self>) {
-        if self.kept.get().is_null() {
-            let key = self.state.event_loop.core.own(self.clone());
-            self.kept.set(key);
-        }
+        self.kept.keep(&self.state.event_loop, self.clone());
     }
 
     fn release(&self) {
-        self.state
-            .event_loop
-            .core
-            .disown(self.kept.replace(OwnedKey::null()));
+        self.kept.release(&self.state.event_loop);
     }
 }
 
@@ -91,7 +83,7 @@ impl LoopHandle {
         let sleep = Rc::new(Sleep {
             state: State::pending(self.clone(), Kind::Future),
             timer: RefCell::new(None),
-            kept: Cell::new(OwnedKey::null()),
+            kept: Kept::default(),
         });
         if delay.is_zero() {
             self.core.schedule_step(sleep.clone());

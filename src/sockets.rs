@@ -1,226 +1,25 @@
 //! `sock_*`: socket operations as futures (Python's `sockets.py`).
 //!
-//! An operation tries its call first: a send when it is made, a receive or an accept when it is
-//! first awaited, so that nothing is taken from the system for one that is dropped in a `select!`.
-//! If the call would block, the operation waits for the source to be ready. Then, if a task awaits it and nobody else, the task is woken and its own step makes the call:
-//! so nothing is received for a task that is cancelled in between, and the bytes stay warm. (If
-//! that step turns to something else, the call is made right after it.) Otherwise the call is
-//! made at once.
+//! Each is the call that it makes (a [`Work`]); how it waits is in `operation.rs`.
 
-use std::cell::{Cell, RefCell};
+mod operation;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 #[cfg(unix)]
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::{Rc, Weak};
 
-use slotmap::Key;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::errors::{Exception, Result, RuntimeError};
-use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::{Cancel, Direction, OwnedKey, SourceKey};
+use crate::errors::{Exception, RuntimeError};
+use crate::futures::Future;
+use crate::handles::Direction;
 use crate::loop_core::LoopHandle;
-use crate::ready::Runnable;
 use crate::selector::source::{Pollable, Source};
-use crate::selector::{Operation, Turn};
+use operation::{TryFirst, Work};
 
 /// How many writes one attempt of `sock_sendall` makes, however fast the peer reads.
 const WRITES_PER_ATTEMPT: usize = 16;
-
-/// The call that an operation is about. It is repeated for as long as it gives `WouldBlock`.
-trait Work: 'static {
-    type Output: 'static;
-    fn attempt(&mut self, event_loop: &LoopHandle) -> io::Result<Self::Output>;
-}
-
-/// When an operation tries its call without having waited for readiness.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TryFirst {
-    Now,
-    WhenAwaited,
-    Never,
-}
-
-/// Makes the call, once; `None` if it would block.
-fn attempt<W: Work>(work: &mut W, event_loop: &LoopHandle) -> Option<Result<W::Output>> {
-    loop {
-        // `Read` and `Write` may be the user's own.
-        return match catch_unwind(AssertUnwindSafe(|| work.attempt(event_loop))) {
-            Ok(Ok(output)) => Some(Ok(output)),
-            Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => None,
-            Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => continue,
-            Ok(Err(error)) => Some(Err(error.into())),
-            Err(panic) => Some(Err(Exception::from_panic(panic))),
-        };
-    }
-}
-
-/// An operation that waits for its source.
-struct Pending<W: Work> {
-    state: State<W::Output>,
-    /// `None` once it is over: what it holds (the source, the data) goes then.
-    work: RefCell<Option<W>>,
-    source: SourceKey,
-    direction: Direction,
-    /// The call is to be tried when it is first awaited.
-    untried: Cell<bool>,
-    /// The source may hold data of its own, of which readiness says nothing.
-    may_hold_data: bool,
-    /// Its place among what the loop owns, while a callback waits for it.
-    kept: Cell<OwnedKey>,
-    this: Weak<Pending<W>>,
-}
-
-impl<W: Work> Pending<W> {
-    fn as_operation(&self) -> Weak<dyn Operation> {
-        self.this.clone()
-    }
-
-    /// Makes the call now, and completes the future if that gives an outcome.
-    fn go_on(self: Rc<Self>) {
-        let Ok(mut slot) = self.work.try_borrow_mut() else {
-            // The call is being made at this moment, and has come back here.
-            return;
-        };
-        let outcome = slot
-            .as_mut()
-            .and_then(|work| attempt(work, &self.state.event_loop));
-        drop(slot);
-        match outcome {
-            Some(outcome) => self.complete(outcome.into()),
-            None => self.set_signalled(false),
-        }
-    }
-
-    /// Whether the awaiting task was told that the source is ready, and has not come yet.
-    fn set_signalled(&self, signalled: bool) {
-        let selector = self.state.event_loop.core.selector();
-        selector.set_signalled(self.source, self.direction, &self.as_operation(), signalled);
-    }
-
-    /// Stops waiting for the source, lets go of what the work holds, and completes the future.
-    fn complete(self: Rc<Self>, outcome: Outcome<W::Output>) {
-        self.withdraw();
-        let _ = finish(self, outcome);
-    }
-
-    fn withdraw(&self) {
-        let event_loop = &self.state.event_loop;
-        let next =
-            event_loop
-                .core
-                .selector()
-                .remove_operation(self.source, self.direction, &self.as_operation());
-        if let Some(next) = next.filter(|_| self.may_hold_data && !event_loop.is_closed()) {
-            // What this one has left in the source's own buffer is for the next.
-            event_loop.look_soon(next);
-        }
-        // While the call is being made its work stays, until the future goes.
-        let work = self.work.try_borrow_mut().ok().and_then(|mut work| work.take());
-        self.state
-            .event_loop
-            .guard("Exception while an operation was dropped", || drop(work));
-    }
-}
-
-impl<W: Work> FutureCell<W::Output> for Pending<W> {
-    fn state(&self) -> &State<W::Output> {
-        &self.state
-    }
-
-    fn polled(self: Rc<Self>) {
-        let core = &self.state.event_loop.core;
-        let turn = core
-            .selector()
-            .turn_of(self.source, self.direction, &self.as_operation());
-        let untried = self.untried.replace(false);
-        if turn == Turn::Signalled || (untried && turn == Turn::First && core.may_complete_at_once()) {
-            self.go_on();
-        }
-    }
-
-    fn waited_for(self: Rc<Self>) {
-        if self.untried.get() {
-            self.polled();
-        }
-    }
-
-    fn left_alone(self: Rc<Self>) {
-        self.set_signalled(false);
-        if self.may_hold_data {
-            let event_loop = self.state.event_loop.clone();
-            event_loop.look_soon(self.as_operation());
-        }
-    }
-
-    fn keep(self: Rc<Self>) {
-        if self.kept.get().is_null() {
-            let key = self.state.event_loop.core.own(self.clone());
-            self.kept.set(key);
-        }
-    }
-
-    fn release(&self) {
-        self.state
-            .event_loop
-            .core
-            .disown(self.kept.replace(OwnedKey::null()));
-    }
-}
-
-impl<W: Work> Operation for Pending<W> {
-    fn ready(self: Rc<Self>) {
-        match self.state.lone_task() {
-            Some(task) => {
-                self.set_signalled(true);
-                task.wake();
-            }
-            None => self.go_on(),
-        }
-    }
-
-    fn fail(self: Rc<Self>, error: io::Error) {
-        self.complete(Outcome::Failed(error.into()));
-    }
-}
-
-impl<W: Work> Cancel for Pending<W> {
-    fn cancel(self: Rc<Self>) -> bool {
-        if self.state.done() {
-            self.state.set_seen();
-            return false;
-        }
-        self.complete(Outcome::cancelled());
-        true
-    }
-
-    fn awaiter_stepped(self: Rc<Self>) {
-        // The task was told, and had its step, and has made no use of it.
-        self.polled();
-    }
-}
-
-impl<W: Work> Runnable for Pending<W> {
-    fn run(self: Rc<Self>) {}
-
-    fn wake(self: Rc<Self>) {}
-
-    fn abandon(self: Rc<Self>) {
-        self.state.set_seen();
-        self.complete(Outcome::Failed(RuntimeError::LoopClosed.into()));
-    }
-}
-
-impl<W: Work> Drop for Pending<W> {
-    /// Nobody waits any more: the source is not watched for it from now on.
-    fn drop(&mut self) {
-        if !self.state.done() {
-            self.withdraw();
-        }
-    }
-}
 
 struct Receive<T> {
     source: Source<T>,
@@ -389,56 +188,6 @@ impl Work for Connect {
 }
 
 impl LoopHandle {
-    /// Treats an operation as ready in the next tick, if it is still there.
-    fn look_soon(&self, operation: Weak<dyn Operation>) {
-        self.call_soon(move || {
-            if let Some(operation) = operation.upgrade() {
-                operation.ready();
-            }
-        });
-    }
-
-    /// Starts an operation.
-    fn operate<T: Pollable + 'static, W: Work>(
-        &self,
-        source: &Source<T>,
-        direction: Direction,
-        try_first: TryFirst,
-        mut work: W,
-    ) -> Future<W::Output> {
-        let key = match self.source_key(source) {
-            Ok(key) => key,
-            Err(error) => return Future::failed(self, error),
-        };
-        let selector = self.core.selector();
-        let in_turn = !selector.is_busy(key, direction);
-        if try_first == TryFirst::Now
-            && in_turn
-            && self.core.may_complete_at_once()
-            && let Some(outcome) = attempt(&mut work, self)
-        {
-            return Future::with_outcome(self, outcome.into());
-        }
-        let pending = Rc::new_cyclic(|this| Pending {
-            state: State::pending(self.clone(), Kind::Future),
-            work: RefCell::new(Some(work)),
-            source: key,
-            direction,
-            untried: Cell::new(try_first == TryFirst::WhenAwaited),
-            may_hold_data: !source.is_system_socket(),
-            kept: Cell::new(OwnedKey::null()),
-            this: this.clone(),
-        });
-        if in_turn && try_first == TryFirst::WhenAwaited && pending.may_hold_data {
-            // Readiness may never come, and perhaps nobody awaits it.
-            self.look_soon(pending.as_operation());
-        }
-        if let Err(error) = selector.push_operation(key, direction, pending.as_operation()) {
-            pending.clone().complete(Outcome::Failed(error.into()));
-        }
-        Future::of(pending)
-    }
-
     /// Receives at most `max_bytes` (`loop.sock_recv`): what is there, as soon as there is
     /// anything. No bytes mean the end of the stream. One call returns at most 256 KiB.
     ///

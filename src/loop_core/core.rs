@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
 use std::time::Duration;
 
-use slotmap::SlotMap;
+use slotmap::{Key, SlotMap};
 
 use super::LoopHandle;
 use super::poll_bound::PollBound;
@@ -53,6 +53,22 @@ fn identity(waker: &Waker) -> WakerIdentity {
 pub(super) enum LoopClock {
     Real(MonotonicClock),
     Injected(Box<dyn Clock>),
+}
+
+/// An operation's place among what the loop owns, for as long as it is to live without a handle.
+#[derive(Default)]
+pub(crate) struct Kept(Cell<OwnedKey>);
+
+impl Kept {
+    pub(crate) fn keep(&self, event_loop: &LoopHandle, operation: Rc<dyn Runnable>) {
+        if self.0.get().is_null() {
+            self.0.set(event_loop.core.own(operation));
+        }
+    }
+
+    pub(crate) fn release(&self, event_loop: &LoopHandle) {
+        event_loop.core.disown(self.0.take());
+    }
 }
 
 /// A step of passing a cancellation on.

@@ -1,0 +1,438 @@
+//! Stepping a coroutine, and stopping it: the inside of a task.
+//!
+//! A task is always in one of these states:
+//!
+//! * **waiting**: suspended. It is in the loop's table, and registered with what it awaits
+//!   (`waits`), or its waker is somewhere.
+//! * **scheduled**: a step is in the ready queue, once, however often it was woken.
+//! * **stepping**: its coroutine is being polled. A wake now means one more step afterwards.
+//! * **done**: the coroutine is dropped, the outcome set.
+//!
+//! `run` is Python's `__step`, and `wake` its `__wakeup`.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future as StdFuture;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use slotmap::Key;
+
+use crate::errors::{Exception, Result, RuntimeError};
+use crate::few::Few;
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, TaskControl, finish};
+use crate::handles::{Cancel, OwnedKey};
+use crate::loop_core::{LoopHandle, Stepper};
+use crate::raw_task::{Lent, Pinned};
+use crate::ready::Runnable;
+use crate::threadsafe::RemoteWaker;
+
+type TaskCell<T, F> = Pinned<Shared<T>, F>;
+
+struct Shared<T> {
+    state: State<T>,
+    part: TaskPart,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Its first step has not begun.
+    New,
+    Suspended,
+    Stepping,
+    Done,
+}
+
+/// What a task has beyond a future, but for the coroutine.
+struct TaskPart {
+    phase: Cell<Phase>,
+    /// A step is in the ready queue.
+    scheduled: Cell<bool>,
+    /// It was woken while it was being stepped.
+    woken_in_step: Cell<bool>,
+    /// A cancellation that no await has delivered yet.
+    must_cancel: Cell<bool>,
+    /// A cancellation was passed on to what the task waits for, and has not come back yet.
+    passed_on: Cell<bool>,
+    /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
+    doomed: Cell<bool>,
+    /// The step began with a cancellation to deliver, and no await has taken it yet.
+    due: Cell<bool>,
+    /// Its cancellation is being passed on: tasks may wait for each other in a circle.
+    passing_on: Cell<bool>,
+    cancel_requests: Cell<u32>,
+    /// Its place among what the loop owns, from its first suspension on.
+    key: Cell<OwnedKey>,
+    waits: RefCell<Few<Wait>>,
+    /// Counts the steps.
+    steps: Cell<u32>,
+    number: u64,
+    /// What few tasks have.
+    extra: RefCell<Option<Box<Extra>>>,
+}
+
+/// A future that the task is registered with.
+struct Wait {
+    future: Rc<dyn Cancel>,
+    registration: u32,
+    /// The step in which it was polled. If that is not the last one, then the coroutine keeps the
+    /// future but is suspended at something else.
+    step: u32,
+}
+
+#[derive(Default)]
+struct Extra {
+    name: Option<String>,
+    /// What the clones of its waker share. Weak: see `RemoteWaker`.
+    remote: Weak<RemoteWaker>,
+}
+
+impl TaskPart {
+    fn new(number: u64) -> TaskPart {
+        TaskPart {
+            phase: Cell::new(Phase::New),
+            scheduled: Cell::new(false),
+            woken_in_step: Cell::new(false),
+            must_cancel: Cell::new(false),
+            passed_on: Cell::new(false),
+            doomed: Cell::new(false),
+            due: Cell::new(false),
+            passing_on: Cell::new(false),
+            cancel_requests: Cell::new(0),
+            key: Cell::new(OwnedKey::null()),
+            waits: RefCell::new(Few::None),
+            steps: Cell::new(0),
+            number,
+            extra: RefCell::new(None),
+        }
+    }
+
+    fn remote(&self) -> Option<Arc<RemoteWaker>> {
+        self.extra.borrow().as_ref()?.remote.upgrade()
+    }
+
+    fn set_remote(&self, remote: &Arc<RemoteWaker>) {
+        self.extra.borrow_mut().get_or_insert_default().remote = Arc::downgrade(remote);
+    }
+
+    /// Whether it is suspended at a future of this crate.
+    fn is_waiting(&self) -> bool {
+        let waits = self.waits.borrow();
+        waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
+    }
+
+    /// What it is suspended at. All of it is pending: what is done has left the list.
+    fn current_waits(&self) -> Vec<Rc<dyn Cancel>> {
+        let waits = self.waits.borrow();
+        let current = |wait: &&Wait| wait.step == self.steps.get();
+        waits
+            .as_slice()
+            .iter()
+            .filter(current)
+            .map(|wait| wait.future.clone())
+            .collect()
+    }
+
+    /// The task has been stepped: what it still waits for may have counted on that.
+    fn tell_waits_of_step(&self) {
+        // A copy, for whoever is told may leave the list; mostly it is of one.
+        let mut told = Few::None;
+        for wait in self.waits.borrow().as_slice() {
+            told.push(wait.future.clone());
+        }
+        told.for_each(|future| future.awaiter_stepped());
+    }
+
+    fn name(&self) -> String {
+        let extra = self.extra.borrow();
+        let name = extra.as_ref().and_then(|extra| extra.name.clone());
+        name.unwrap_or_else(|| format!("Task-{}", self.number))
+    }
+}
+
+impl TaskControl for TaskPart {
+    fn cancelling(&self) -> u32 {
+        self.cancel_requests.get()
+    }
+
+    fn uncancel(&self) -> u32 {
+        let left = self.cancel_requests.get().saturating_sub(1);
+        self.cancel_requests.set(left);
+        if left == 0 {
+            self.must_cancel.set(false);
+            self.due.set(false);
+        }
+        left
+    }
+
+    fn name(&self) -> String {
+        self.name()
+    }
+
+    fn set_name(&self, name: String) {
+        self.extra.borrow_mut().get_or_insert_default().name = Some(name);
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        self.state.report_unseen(|| Some(self.part.name()));
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F> {
+    fn part(&self) -> &TaskPart {
+        &self.shared.part
+    }
+
+    fn event_loop(&self) -> &LoopHandle {
+        &self.shared.state.event_loop
+    }
+
+    /// Polls the coroutine once. `None` if there is nothing to poll.
+    fn poll_once(self: &Rc<Self>) -> Option<std::thread::Result<Poll<Result<T>>>> {
+        let (part, core) = (self.part(), &self.event_loop().core);
+        let poll = |waker: &std::task::Waker| {
+            core.set_stepping(self.clone(), waker);
+            let polled = catch_unwind(AssertUnwindSafe(|| self.poll(&mut Context::from_waker(waker))));
+            core.clear_stepping();
+            polled.transpose()
+        };
+        if let Some(remote) = part.remote() {
+            // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
+            remote.stepped();
+            return poll(&remote.waker());
+        }
+        let lent = Lent::new(core.inbox());
+        let polled = lent.lend(poll);
+        if lent.was_woken() {
+            part.woken_in_step.set(true);
+        }
+        if let Some(remote) = lent.into_cloned() {
+            remote.set_key(part.key.get());
+            part.set_remote(&remote);
+        }
+        polled
+    }
+
+    /// After a step that suspended the coroutine.
+    fn suspended(self: &Rc<Self>) {
+        let part = self.part();
+        if part.key.get().is_null() {
+            let key = self.event_loop().core.own(self.clone());
+            part.key.set(key);
+            if let Some(remote) = part.remote() {
+                remote.set_key(key);
+            }
+        }
+        if part.passed_on.get() && !part.is_waiting() {
+            // It went to a future that the coroutine had polled and does not await any more.
+            part.passed_on.set(false);
+            part.must_cancel.set(true);
+        }
+        if part.must_cancel.get() {
+            // It was cancelled before it suspended: what it suspended on is cancelled now.
+            let woken = part.woken_in_step.get();
+            if self.cancel_waits() {
+                // What has woken it already may be polled first: then that await delivers it.
+                part.must_cancel.set(woken);
+                part.passed_on.set(!woken);
+            } else if (part.due.get() || !woken) && !part.is_waiting() {
+                // Nothing of ours can deliver it: the coroutine is dropped where it is.
+                return self.end(Outcome::cancelled());
+            }
+        }
+        part.tell_waits_of_step();
+        if part.woken_in_step.replace(false) {
+            self.clone().schedule();
+        }
+    }
+
+    /// Cancels all that the task is suspended at; false if there is nothing.
+    fn cancel_waits(self: &Rc<Self>) -> bool {
+        let waits = self.part().current_waits();
+        // Tasks may wait for each other in a circle.
+        if waits.is_empty() || self.part().passing_on.replace(true) {
+            return false;
+        }
+        self.event_loop().cancel_for(self.clone(), waits);
+        true
+    }
+
+    /// Puts a step in the ready queue, if there is none.
+    fn schedule(self: Rc<Self>) {
+        if !self.part().scheduled.replace(true) {
+            let event_loop = self.event_loop().clone();
+            event_loop.core.schedule_step(self);
+        }
+    }
+
+    /// The coroutine is over: it is dropped, and the outcome set.
+    fn end(self: &Rc<Self>, outcome: Outcome<T>) {
+        let part = self.part();
+        if part.phase.replace(Phase::Done) == Phase::Done {
+            return;
+        }
+        let event_loop = self.event_loop();
+        event_loop.guard("Exception while a task's coroutine was dropped", || {
+            self.drop_coroutine();
+        });
+        event_loop.core.task_ends();
+        if !event_loop.is_closed() {
+            // A future that it has polled and given away is still in the list.
+            part.tell_waits_of_step();
+        }
+        let waits = part.waits.borrow_mut().take();
+        drop(waits);
+        let _ = finish(self.clone(), outcome);
+        event_loop.core.disown(part.key.replace(OwnedKey::null()));
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned<Shared<T>, F> {
+    fn run(self: Rc<Self>) {
+        let part = self.part();
+        part.scheduled.set(false);
+        match part.phase.get() {
+            Phase::Done | Phase::Stepping => return,
+            // Cancelled before it began: the body never runs.
+            Phase::New if part.must_cancel.get() => return self.end(Outcome::cancelled()),
+            Phase::Suspended if part.doomed.replace(false) && part.must_cancel.get() => {
+                return self.end(Outcome::cancelled());
+            }
+            Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
+        }
+        part.steps.set(part.steps.get().wrapping_add(1));
+        part.due.set(part.must_cancel.get());
+        let polled = self.poll_once();
+        part.phase.set(Phase::Suspended);
+        match polled {
+            Some(Ok(Poll::Pending)) => self.suspended(),
+            Some(Ok(Poll::Ready(result))) => self.end(match result {
+                // It cancelled itself, and finished without another await.
+                Ok(_) if part.must_cancel.get() => Outcome::cancelled(),
+                Ok(value) => Outcome::Result(value),
+                Err(exception) if exception.is_cancelled() => Outcome::Cancelled(exception),
+                Err(exception) => Outcome::Failed(exception),
+            }),
+            Some(Err(panic)) => self.end(match Exception::from_panic(panic) {
+                exception if exception.is_cancelled() => Outcome::Cancelled(exception),
+                exception => Outcome::Failed(exception),
+            }),
+            None => {}
+        }
+    }
+
+    fn wake(self: Rc<Self>) {
+        match self.part().phase.get() {
+            Phase::Done => {}
+            Phase::Stepping => self.part().woken_in_step.set(true),
+            Phase::New | Phase::Suspended => self.schedule(),
+        }
+    }
+
+    fn abandon(self: Rc<Self>) {
+        // Counted in one report for all of them.
+        self.shared.state.set_seen();
+        self.end(Outcome::Failed(RuntimeError::LoopClosed.into()));
+    }
+
+    fn cancel_task(self: Rc<Self>) -> bool {
+        self.cancel()
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.part().phase.get() != Phase::Done
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
+    fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32) {
+        let part = self.part();
+        let step = part.steps.get();
+        part.waits.borrow_mut().push(Wait {
+            future,
+            registration,
+            step,
+        });
+    }
+
+    fn stop_waiting_for(&self, future: *const (), registration: u32) {
+        let is_it = |wait: &Wait| {
+            wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
+        };
+        let ended = self.part().waits.borrow_mut().remove(is_it);
+        drop(ended);
+    }
+
+    fn take_cancellation(&self) -> bool {
+        let taken = self.part().must_cancel.replace(false);
+        if taken {
+            self.part().due.set(false);
+            self.part().passed_on.set(false);
+        }
+        taken
+    }
+
+    fn resumed(&self) {
+        self.part().passed_on.set(false);
+    }
+
+    fn address(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<Shared<T>, F> {
+    fn cancel(self: Rc<Self>) -> bool {
+        let part = self.part();
+        if self.shared.state.done() || part.phase.get() == Phase::Done {
+            // Asking counts as having looked at its error, as in asyncio.
+            self.shared.state.set_seen();
+            return false;
+        }
+        part.cancel_requests.set(part.cancel_requests.get() + 1);
+        // A step that is scheduled already may find another future done than those cancelled now.
+        let due = part.scheduled.get();
+        if part.phase.get() == Phase::Suspended && self.cancel_waits() && !due {
+            part.passed_on.set(true);
+            return true;
+        }
+        part.must_cancel.set(true);
+        if part.phase.get() == Phase::Suspended && !part.scheduled.get() {
+            // Suspended on something foreign, which can not deliver it.
+            part.doomed.set(true);
+            self.schedule();
+        }
+        true
+    }
+
+    fn cancelled_for(self: Rc<Self>) {
+        self.part().passing_on.set(false);
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> FutureCell<T> for TaskCell<T, F> {
+    fn state(&self) -> &State<T> {
+        &self.shared.state
+    }
+
+    fn task(&self) -> Option<&dyn TaskControl> {
+        Some(self.part())
+    }
+}
+
+/// Makes a task of a coroutine and schedules its first step.
+pub(super) fn begin<T: 'static>(
+    event_loop: &LoopHandle,
+    coroutine: impl StdFuture<Output = Result<T>> + 'static,
+) -> Future<T> {
+    let shared = Shared {
+        state: State::pending(event_loop.clone(), Kind::Task),
+        part: TaskPart::new(event_loop.core.task_begins()),
+    };
+    let cell = Pinned::new(shared, coroutine);
+    cell.clone().schedule();
+    Future::of(cell)
+}
