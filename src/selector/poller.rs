@@ -156,7 +156,16 @@ impl Poller {
         report: &mut impl FnMut(Report),
     ) -> io::Result<()> {
         self.events.clear();
-        self.poller.wait(&mut self.events, timeout)?;
+        let mut timeout = timeout;
+        loop {
+            match self.poller.wait(&mut self.events, timeout) {
+                Ok(_) => break,
+                // On poll(2) a notification may be seen before its byte is in the pipe: `polling`
+                // then fails to read it, and would take no other until a wait has succeeded.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => timeout = Some(Duration::ZERO),
+                Err(error) => return Err(error),
+            }
+        }
         for event in self.events.iter() {
             let interest = Interest {
                 read: event.readable,
