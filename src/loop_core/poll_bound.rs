@@ -31,10 +31,14 @@ impl PollBound {
 
     /// Counts a tick, and tells whether it may do without a poll.
     pub(super) fn one_more_tick(&self) -> bool {
+        self.one_more_tick_at(coarse_time())
+    }
+
+    fn one_more_tick_at(&self, now: Duration) -> bool {
         self.ticks.set(self.ticks.get() + 1);
         self.ticks.get() < TICKS
             && self.callbacks.get() < CALLBACKS
-            && coarse_time().saturating_sub(self.last_poll.get()) < TIME
+            && now.saturating_sub(self.last_poll.get()) < TIME
     }
 
     pub(super) fn callbacks_ran(&self, count: u32) {
@@ -42,9 +46,13 @@ impl PollBound {
     }
 
     pub(super) fn polled(&self) {
+        self.polled_at(coarse_time());
+    }
+
+    fn polled_at(&self, now: Duration) {
         self.ticks.set(0);
         self.callbacks.set(0);
-        self.last_poll.set(coarse_time());
+        self.last_poll.set(now);
     }
 }
 
@@ -68,30 +76,36 @@ fn coarse_time() -> Duration {
 mod tests {
     use super::*;
 
+    const NOW: Duration = Duration::from_secs(1);
+
+    fn just_polled() -> PollBound {
+        let bound = PollBound::new();
+        bound.polled_at(NOW);
+        bound
+    }
+
     #[test]
     fn a_tick_of_many_callbacks_uses_the_bound_up() {
-        let bound = PollBound::new();
+        let bound = just_polled();
+        assert!(bound.one_more_tick_at(NOW));
         bound.callbacks_ran(CALLBACKS);
-        assert!(!bound.one_more_tick());
+        assert!(!bound.one_more_tick_at(NOW));
     }
 
     #[test]
     fn the_sixty_first_tick_polls() {
-        let bound = PollBound::new();
-        bound.last_poll.set(Duration::MAX);
-        let left_out = (0..1000).take_while(|_| bound.one_more_tick()).count();
+        let bound = just_polled();
+        let left_out = (0..1000).take_while(|_| bound.one_more_tick_at(NOW)).count();
         assert_eq!(left_out, 60);
-        bound.polled();
-        bound.last_poll.set(Duration::MAX);
-        assert!(bound.one_more_tick());
+        bound.polled_at(NOW);
+        assert!(bound.one_more_tick_at(NOW));
     }
 
     #[test]
     fn time_alone_ends_it() {
-        let bound = PollBound::new();
-        bound.polled();
-        let a_while_ago = bound.last_poll.get().saturating_sub(TIME);
-        bound.last_poll.set(a_while_ago);
-        assert!(!bound.one_more_tick());
+        let bound = just_polled();
+        let almost = NOW + TIME - Duration::from_nanos(1);
+        assert!(bound.one_more_tick_at(almost));
+        assert!(!bound.one_more_tick_at(NOW + TIME));
     }
 }
