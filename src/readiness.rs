@@ -6,6 +6,7 @@ use crate::errors::RuntimeError;
 use crate::handles::{Direction, SourceKey};
 use crate::hooks::ExceptionContext;
 use crate::loop_core::LoopHandle;
+use crate::selector::Watcher;
 use crate::selector::source::{Pollable, Source};
 
 impl LoopHandle {
@@ -42,10 +43,7 @@ impl LoopHandle {
         source: &Source<T>,
         callback: impl FnMut() + 'static,
     ) -> io::Result<()> {
-        let key = self.source_key(source)?;
-        self.core
-            .selector()
-            .set_watcher(key, Direction::Read, Box::new(callback))
+        self.add_watcher(source, Direction::Read, Box::new(callback))
     }
 
     /// Takes the reader of `source` off and drops it; false if it has none
@@ -65,16 +63,23 @@ impl LoopHandle {
         source: &Source<T>,
         callback: impl FnMut() + 'static,
     ) -> io::Result<()> {
-        let key = self.source_key(source)?;
-        self.core
-            .selector()
-            .set_watcher(key, Direction::Write, Box::new(callback))
+        self.add_watcher(source, Direction::Write, Box::new(callback))
     }
 
     /// Takes the writer of `source` off and drops it; false if it has none
     /// (`loop.remove_writer`).
     pub fn remove_writer<T>(&self, source: &Source<T>) -> bool {
         self.remove_watcher(source, Direction::Write)
+    }
+
+    fn add_watcher<T: Pollable + 'static>(
+        &self,
+        source: &Source<T>,
+        direction: Direction,
+        watcher: Watcher,
+    ) -> io::Result<()> {
+        let key = self.source_key(source)?;
+        self.core.selector().set_watcher(key, direction, watcher)
     }
 
     fn remove_watcher<T>(&self, source: &Source<T>, direction: Direction) -> bool {
