@@ -8,7 +8,7 @@ use std::task::Wake;
 
 use slotmap::Key;
 
-use crate::errors::{Exception, Result, RuntimeError};
+use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, OwnedKey};
 use crate::loop_core::LoopHandle;
@@ -41,8 +41,8 @@ impl<T: 'static> FutureCell<T> for ThreadsafeCell<T> {
 }
 
 impl<T: 'static> Cancel for ThreadsafeCell<T> {
-    fn cancel(self: Rc<Self>) -> bool {
-        let pending = finish(self.clone(), Outcome::cancelled()).is_ok();
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
+        let pending = finish(self.clone(), Outcome::cancelled(error)).is_ok();
         self.state.set_seen();
         pending
     }

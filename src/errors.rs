@@ -1,5 +1,8 @@
 //! What a coroutine raises, and the errors of the loop itself (Python's `exceptions.py`).
 
+mod group;
+mod kinds;
+
 use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
@@ -7,6 +10,11 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+pub use group::ExceptionGroup;
+pub use kinds::{
+    BrokenBarrierError, CancelledError, InvalidStateError, RuntimeError, TimeoutError, ValueError,
+};
 
 /// The result of everything that can raise: `Err` is a raise, `?` passes it on.
 pub type Result<T, E = Exception> = std::result::Result<T, E>;
@@ -167,106 +175,6 @@ impl fmt::Display for Message {
 }
 
 impl Error for Message {}
-
-/// A future or task was cancelled (`asyncio.CancelledError`).
-///
-/// An await yields it when the task was asked to stop; a coroutine that returns it ends cancelled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CancelledError {}
-
-impl CancelledError {
-    /// The error that says "cancelled".
-    pub fn new() -> CancelledError {
-        CancelledError::default()
-    }
-}
-
-impl fmt::Display for CancelledError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("cancelled")
-    }
-}
-
-impl Error for CancelledError {}
-
-/// A future was asked for what its state does not allow (`asyncio.InvalidStateError`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InvalidStateError {
-    /// The result or exception was read before there was one.
-    NotDone,
-    /// It was completed a second time; the first outcome stays.
-    AlreadyDone,
-    /// The result was moved out before, by `take` or by the last handle's await.
-    Taken,
-    /// A task's future or an operation's future is completed by nobody but the task or operation.
-    NotYours,
-    /// The result is being read at this moment (`Clone::clone` of the result moved it out).
-    InUse,
-}
-
-impl fmt::Display for InvalidStateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidStateError::NotDone => "the future has no result yet",
-            InvalidStateError::AlreadyDone => "the future is done already",
-            InvalidStateError::Taken => "the result was taken before",
-            InvalidStateError::NotYours => "only its task or operation may complete this future",
-            InvalidStateError::InUse => "the result is being read at this moment",
-        })
-    }
-}
-
-impl Error for InvalidStateError {}
-
-/// A call that the loop's state does not allow (where asyncio raises `RuntimeError`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RuntimeError {
-    /// The loop is closed.
-    LoopClosed,
-    /// The loop is running: it can be neither run again nor closed from inside.
-    LoopRunning,
-    /// Another loop is running on this thread.
-    OtherLoopRunning,
-    /// No loop is running on this thread.
-    NoRunningLoop,
-    /// `stop` ended the run before the future was done.
-    StoppedBeforeDone,
-    /// Nothing is left that could ever wake the loop, and the future is not done.
-    Deadlock,
-    /// A task awaits itself.
-    AwaitsItself,
-    /// The source is in use with another loop, or the future belongs to another one.
-    OtherLoop,
-    /// The [`Completer`](crate::Completer) was dropped without completing its future.
-    Abandoned,
-}
-
-impl fmt::Display for RuntimeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RuntimeError::LoopClosed => "the event loop is closed",
-            RuntimeError::LoopRunning => "this event loop is already running",
-            RuntimeError::OtherLoopRunning => "another event loop is running on this thread",
-            RuntimeError::NoRunningLoop => "no running event loop",
-            RuntimeError::StoppedBeforeDone => "the event loop was stopped before the future was done",
-            RuntimeError::Deadlock => "deadlock: nothing is left that could wake the event loop",
-            RuntimeError::AwaitsItself => "a task can not await itself",
-            RuntimeError::OtherLoop => "it belongs to another event loop",
-            RuntimeError::Abandoned => "the completer was dropped without completing its future",
-        })
-    }
-}
-
-impl Error for RuntimeError {}
-
-impl From<RuntimeError> for io::Error {
-    fn from(error: RuntimeError) -> io::Error {
-        io::Error::other(error)
-    }
-}
 
 /// A panic, caught and passed on as an error: the exception of a task whose coroutine panicked.
 #[derive(Clone, Debug, PartialEq, Eq)]

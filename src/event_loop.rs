@@ -1,18 +1,13 @@
 //! `EventLoop`: the owner of a loop, and the ways to run it (Python's `loop.py`).
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future as StdFuture;
 use std::io;
 use std::ops::Deref;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use crate::clock::Clock;
 use crate::errors::{Result, RuntimeError};
-use crate::futures::{Future, Take};
 use crate::loop_core::{LoopHandle, Mode};
-use crate::tasks::Task;
 
 /// An event loop (`asyncio.EventLoop`, the brief's `EventLoop`).
 ///
@@ -76,8 +71,8 @@ impl EventLoop {
     }
 
     /// Runs until a coroutine or future is done and gives its outcome
-    /// (`loop.run_until_complete`). A [`Future`], [`Task`] or [`Take`] of this crate is waited
-    /// for; anything else becomes a task. The run ends one tick after the last step.
+    /// (`loop.run_until_complete`). A [`Future`](crate::Future), [`Task`](crate::Task) or
+    /// [`Take`](crate::Take) of this crate is waited for; anything else becomes a task. The run ends one tick after the last step.
     ///
     /// # Errors
     /// What the coroutine raises; [`RuntimeError::StoppedBeforeDone`] if the loop was stopped
@@ -90,38 +85,26 @@ impl EventLoop {
     ) -> Result<T> {
         // Before the coroutine becomes a task: where the loop can not run, nothing is scheduled.
         self.check_runnable()?;
-        match future_of(&awaitable) {
-            Some(future) => self.run_until_done(future, awaitable),
-            None => {
-                let task = self.create_task(awaitable);
-                self.run_until_done(task.future().clone(), task.take())
-            }
-        }
-    }
-
-    fn run_until_done<T: 'static>(
-        &self,
-        future: Future<T>,
-        awaitable: impl StdFuture<Output = Result<T>>,
-    ) -> Result<T> {
+        let awaited = self.ensure_future(awaitable);
+        let future = awaited.future.clone();
         if !future.get_loop().is_same(&self.handle) {
             // What is done already needs no loop, but its outcome is that of a run.
             if !future.done() {
                 return Err(RuntimeError::OtherLoop.into());
             }
             drop(future);
-            return outcome_of(awaitable);
+            return awaited.outcome();
         }
         let handle = self.handle();
-        let stopper = future.add_done_callback(move |_| handle.stop());
+        let stopper = future.when_done(move || handle.stop());
         let run = self.handle.run(Mode::UntilComplete);
         if run.is_err() || !future.done() {
-            future.remove_done_callback(stopper);
+            future.forget_when_done(stopper);
             run?;
             return Err(RuntimeError::StoppedBeforeDone.into());
         }
         drop(future);
-        outcome_of(awaitable)
+        awaited.outcome()
     }
 
     /// Lets go of everything that is scheduled, pending or registered, and of the system's
@@ -139,29 +122,6 @@ impl EventLoop {
             self.handle.close_core();
         }
         Ok(())
-    }
-}
-
-/// The outcome of what is done. Only the awaitable itself knows whether its result can be cloned
-/// for other handles.
-fn outcome_of<T>(awaitable: impl StdFuture<Output = Result<T>>) -> Result<T> {
-    let awaitable = pin!(awaitable);
-    match awaitable.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => Err(RuntimeError::StoppedBeforeDone.into()),
-    }
-}
-
-/// The future of this crate that an awaitable is, if it is one.
-fn future_of<T: 'static>(awaitable: &dyn Any) -> Option<Future<T>> {
-    if let Some(future) = awaitable.downcast_ref::<Future<T>>() {
-        Some(future.clone())
-    } else if let Some(task) = awaitable.downcast_ref::<Task<T>>() {
-        Some(task.future().clone())
-    } else {
-        awaitable
-            .downcast_ref::<Take<T>>()
-            .map(|take| take.future.clone())
     }
 }
 

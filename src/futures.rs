@@ -5,6 +5,7 @@
 
 mod state;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future as StdFuture;
@@ -12,11 +13,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
 use crate::handles::Cancel;
 use crate::loop_core::LoopHandle;
-pub(crate) use state::{FutureCell, Kind, Outcome, State, TaskControl, finish};
-use state::{Waiter, schedule_callback};
+use state::{DoneCallback, Waiter, schedule_callback};
+pub(crate) use state::{FutureCell, Kind, Outcome, State, finish};
 
 /// A future that nobody but its holder completes.
 struct PlainCell<T> {
@@ -34,8 +36,8 @@ impl<T: 'static> FutureCell<T> for PlainCell<T> {
 }
 
 impl<T: 'static> Cancel for PlainCell<T> {
-    fn cancel(self: Rc<Self>) -> bool {
-        let pending = finish(self.clone(), Outcome::cancelled()).is_ok();
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
+        let pending = finish(self.clone(), Outcome::cancelled(error)).is_ok();
         // Asking counts as having looked at its error, as in asyncio.
         self.state.set_seen();
         pending
@@ -127,10 +129,7 @@ impl<T: 'static> Future<T> {
 
     /// Whether it was cancelled (`Future.cancelled`).
     pub fn cancelled(&self) -> bool {
-        matches!(
-            self.cell.state().outcome().as_deref(),
-            Some(Outcome::Cancelled(_))
-        )
+        self.cell.state().is_cancelled()
     }
 
     /// The loop it belongs to (`Future.get_loop`).
@@ -207,29 +206,49 @@ impl<T: 'static> Future<T> {
     /// Cancels it, and tells whether it was pending until now (`Future.cancel`). A plain future or
     /// an operation is done at once; a task is asked to stop, see [`Task`](crate::Task).
     pub fn cancel(&self) -> bool {
-        self.cell.clone().cancel()
+        self.cell.clone().cancel(&CancelledError::new())
+    }
+
+    /// The same with a message, which the [`CancelledError`] carries (`Future.cancel(msg)`).
+    pub fn cancel_with(&self, message: impl Into<Cow<'static, str>>) -> bool {
+        self.cell.clone().cancel(&CancelledError::with_message(message))
     }
 
     /// Has `callback` called when it is done, through `call_soon` and never from here; a future
     /// that is done schedules it now (`Future.add_done_callback`). A pending operation with a
     /// callback lives on without a handle.
     pub fn add_done_callback(&self, callback: impl FnOnce(&Future<T>) + 'static) -> CallbackKey {
-        let callback = Box::new(callback);
+        CallbackKey(self.add_callback(match contexts::captured() {
+            None => Box::new(callback),
+            Some(context) => Box::new(move |future| context.enter(|| callback(future))),
+        }))
+    }
+
+    /// The same for a callback that knows its future, and needs no context.
+    pub(crate) fn when_done(&self, callback: impl FnOnce() + 'static) -> u32 {
+        self.add_callback(Box::new(move |_| callback()))
+    }
+
+    fn add_callback(&self, callback: DoneCallback<T>) -> u32 {
         if self.done() {
             schedule_callback(&self.cell, callback);
-            return CallbackKey(0);
+            return 0;
         }
         let key = self.cell.state().add_waiter(Waiter::Callback(callback));
         self.cell.clone().keep();
         self.cell.clone().waited_for();
-        CallbackKey(key)
+        key
     }
 
     /// Takes a done callback away; false if there is none with this key, or if it is scheduled
     /// already because the future is done (`Future.remove_done_callback`).
     pub fn remove_done_callback(&self, key: CallbackKey) -> bool {
+        self.forget_when_done(key.0)
+    }
+
+    pub(crate) fn forget_when_done(&self, key: u32) -> bool {
         let state = self.cell.state();
-        let removed = state.remove_waiter(key.0);
+        let removed = state.remove_waiter(key);
         if removed.is_some() && !state.has_callback() {
             self.cell.release();
         }
@@ -251,13 +270,13 @@ impl<T: 'static> Future<T> {
                 return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
             }
             // The await that was waiting gets it; one that did not suspend never does.
-            if was_registered && task.take_cancellation() {
+            if was_registered && let Some(error) = task.take_cancellation() {
                 if state.done() {
                     // What it had come to meanwhile was looked at, and passed over.
                     state.set_seen();
                 }
                 self.leave();
-                return Poll::Ready(Err(CancelledError::new().into()));
+                return Poll::Ready(Err(error.into()));
             }
         }
         if !state.done() {

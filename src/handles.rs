@@ -6,6 +6,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::errors::{CancelledError, Exception};
+
 /// A scheduled callback. Python passes arguments beside it; here the closure captures them.
 pub(crate) type Callback = Box<dyn FnOnce()>;
 
@@ -49,15 +51,38 @@ pub(crate) struct IoEvent {
     pub(crate) generation: u32,
 }
 
-/// Something that can be asked to stop: what a task waits for. False if it was done already.
+/// Something that can be asked to stop: what a task waits for.
 pub(crate) trait Cancel {
-    fn cancel(self: Rc<Self>) -> bool;
+    /// Asks it, with the error that whoever awaits it is to get. False if it was done already.
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool;
 
     /// All that it had asked to have cancelled was asked.
     fn cancelled_for(self: Rc<Self>) {}
 
     /// A task that waits for it has been stepped, and still waits.
     fn awaiter_stepped(self: Rc<Self>) {}
+}
+
+/// A task, whatever its result is.
+pub(crate) trait TaskControl: Cancel {
+    fn number(&self) -> u64;
+    fn name(&self) -> String;
+    fn set_name(&self, name: String);
+    fn cancelling(&self) -> u32;
+    fn uncancel(&self) -> u32;
+    /// Counts a request that a scope around some of its awaits has made, or takes it back.
+    fn count_scope(&self, cancelled: bool);
+    /// How many requests there were that no scope has made.
+    fn requests(&self) -> u32;
+    fn done(&self) -> bool;
+    fn cancelled(&self) -> bool;
+    /// Whether it has ended with an exception; that is not looking at it.
+    fn failed(&self) -> bool;
+    /// The exception it has ended with, which counts as looked at from then on.
+    fn failure(&self) -> Option<Exception>;
+    /// Has `callback` called through the loop when it is done.
+    fn when_done(self: Rc<Self>, callback: Callback) -> u32;
+    fn forget_when_done(self: Rc<Self>, key: u32);
 }
 
 /// The queue behind the handles.

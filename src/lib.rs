@@ -183,9 +183,9 @@ struct Readme;
 
 mod clock;
 mod completer;
+mod contexts;
 mod errors;
 mod event_loop;
-
 mod few;
 mod futures;
 mod handles;
@@ -205,7 +205,11 @@ mod timers;
 
 pub use clock::{Clock, FakeClock, Idle, MonotonicClock};
 pub use completer::Completer;
-pub use errors::{CancelledError, Exception, InvalidStateError, PanicError, Result, RuntimeError};
+pub use contexts::{Context, ContextVar, Token, copy_context};
+pub use errors::{
+    BrokenBarrierError, CancelledError, Exception, ExceptionGroup, InvalidStateError, PanicError, Result,
+    RuntimeError, TimeoutError, ValueError,
+};
 pub use event_loop::EventLoop;
 pub use futures::{CallbackKey, Future, Take};
 pub use handles::{Handle, TimerHandle};
@@ -215,5 +219,5 @@ pub use runners::run;
 pub use selector::source::{Pollable, Source};
 pub use sleep::sleep;
 pub use sockets::Accept;
-pub use tasks::Task;
+pub use tasks::{AnyTask, Task, TaskBuilder, all_tasks, create_task, current_task};
 pub use threadsafe::ThreadsafeHandle;

@@ -17,8 +17,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Idle};
+use crate::contexts::{self, Context};
 use crate::errors::{Exception, Result, RuntimeError};
-use crate::handles::{Handle, TimerHandle, boxed};
+use crate::handles::{Callback, Handle, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
 use crate::ready::Job;
 use crate::selector::Selector;
@@ -62,6 +63,14 @@ pub fn get_running_loop() -> Result<LoopHandle> {
         .ok()
         .flatten()
         .ok_or_else(|| RuntimeError::NoRunningLoop.into())
+}
+
+/// Boxes a callback that is to run in the context of this place.
+fn in_context(callback: impl FnOnce() + 'static) -> Callback {
+    match contexts::captured() {
+        None => boxed(callback),
+        Some(context) => Box::new(move || context.enter(callback)),
+    }
 }
 
 fn a_loop_is_running() -> bool {
@@ -113,11 +122,16 @@ impl LoopHandle {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn call_soon(&self, callback: impl FnOnce() + 'static) -> Handle {
+        self.schedule(in_context(callback))
+    }
+
+    /// Schedules a callback that brings its context with it.
+    pub(crate) fn schedule(&self, callback: Callback) -> Handle {
         if self.core.closed.get() {
             self.core.refuse("a callback");
             return Handle::born_cancelled();
         }
-        let position = self.core.ready.borrow_mut().push_callback(boxed(callback));
+        let position = self.core.ready.borrow_mut().push_callback(callback);
         Handle::new(self.core.clone(), position)
     }
 
@@ -134,7 +148,7 @@ impl LoopHandle {
             self.core.refuse("a timer");
             return TimerHandle::born_cancelled(when);
         }
-        let key = self.core.timers.borrow_mut().add(when, boxed(callback));
+        let key = self.core.timers.borrow_mut().add(when, in_context(callback));
         TimerHandle::new(self.core.clone(), key, when)
     }
 
@@ -223,7 +237,10 @@ impl LoopHandle {
         self.core.running.set(true);
         RUNNING.with(|running| running.replace(Some(self.clone())));
         set_home(Some((self.core.id, self.core.clone())));
-        Ok(Running(self.clone()))
+        Ok(Running {
+            event_loop: self.clone(),
+            context: contexts::exchange(None),
+        })
     }
 
     /// One tick, the brief's heartbeat. The crate's page draws it with the same numbers.
@@ -330,6 +347,11 @@ impl LoopHandle {
             count += 1;
             core.renew_completions();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.run_job(job)));
+            if contexts::in_use() {
+                // What it has set was for itself and for what it has scheduled.
+                let ended = contexts::exchange(None);
+                self.guard("Exception while a context was dropped", || drop(ended));
+            }
             if let Err(payload) = outcome {
                 let context = ExceptionContext::new("Exception in callback");
                 self.call_exception_handler(&context.with_exception(Exception::from_panic(payload)));
@@ -366,13 +388,18 @@ impl fmt::Debug for LoopHandle {
 }
 
 /// The loop is running for as long as this lives.
-struct Running(LoopHandle);
+struct Running {
+    event_loop: LoopHandle,
+    /// That of whoever runs it.
+    context: Option<Context>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
         set_home(None);
         RUNNING.with(|running| running.replace(None));
-        let core = &self.0.core;
+        drop(contexts::exchange(self.context.take()));
+        let core = &self.event_loop.core;
         core.stepping.take();
         core.running.set(false);
         core.stopping.set(false);

@@ -2,12 +2,21 @@
 
 use std::io;
 
+use crate::contexts;
 use crate::errors::RuntimeError;
 use crate::handles::{Direction, SourceKey};
 use crate::hooks::ExceptionContext;
 use crate::loop_core::LoopHandle;
 use crate::selector::Watcher;
 use crate::selector::source::{Pollable, Source};
+
+/// A watcher that is called in the context of this place.
+fn in_context(mut watcher: Watcher) -> Watcher {
+    match contexts::captured() {
+        None => watcher,
+        Some(context) => Box::new(move || context.enter(&mut watcher)),
+    }
+}
 
 impl LoopHandle {
     /// Has `callback` called in every tick in which `source` can be read, until it is removed
@@ -79,7 +88,9 @@ impl LoopHandle {
         watcher: Watcher,
     ) -> io::Result<()> {
         let key = self.source_key(source)?;
-        self.core.selector().set_watcher(key, direction, watcher)
+        self.core
+            .selector()
+            .set_watcher(key, direction, in_context(watcher))
     }
 
     fn remove_watcher<T>(&self, source: &Source<T>, direction: Direction) -> bool {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::handles::{Callback, IoEvent, TimerKey};
+use crate::handles::{Callback, IoEvent, TaskControl, TimerKey};
 
 /// What the loop runs again and again, or owns: a task, an operation.
 pub(crate) trait Runnable {
@@ -18,9 +18,9 @@ pub(crate) trait Runnable {
     fn wake(self: Rc<Self>);
     /// The loop closes: let go of everything.
     fn abandon(self: Rc<Self>);
-    /// A task is asked to cancel itself; false for everything else.
-    fn cancel_task(self: Rc<Self>) -> bool {
-        false
+    /// It, if it is a task.
+    fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
+        None
     }
     /// Whether it is a task that has not ended.
     fn is_unfinished(&self) -> bool {

@@ -1,8 +1,6 @@
 //! `run`: one coroutine on a loop of its own (Python's `runners.py`).
 
-use std::collections::HashSet;
 use std::future::Future as StdFuture;
-use std::rc::Rc;
 
 use crate::errors::Result;
 use crate::event_loop::EventLoop;
@@ -39,16 +37,13 @@ fn cancel_what_is_left(event_loop: &EventLoop) -> Result<()> {
     if event_loop.core.unfinished_tasks() == 0 {
         return Ok(());
     }
-    let mut left = event_loop.core.runnables();
-    // One that is suspended and scheduled is listed twice, and is to be asked once.
-    let mut asked = HashSet::new();
-    left.retain(|task| asked.insert(Rc::as_ptr(task).cast::<()>()));
+    let mut left = event_loop.all_tasks();
     for task in &left {
-        task.clone().cancel_task();
+        task.cancel();
     }
     // Those and no others, as in asyncio: what they start now is not waited for.
     event_loop.run_while(|| {
-        left.retain(|task| task.is_unfinished());
+        left.retain(|task| !task.done());
         !left.is_empty()
     })
 }

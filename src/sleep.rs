@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::errors::RuntimeError;
+use crate::errors::{CancelledError, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, TimerHandle};
 use crate::loop_core::{Kept, LoopHandle, get_running_loop};
@@ -40,11 +40,11 @@ impl FutureCell<()> for Sleep {
 }
 
 impl Cancel for Sleep {
-    fn cancel(self: Rc<Self>) -> bool {
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
         if let Some(timer) = &*self.timer.borrow() {
             timer.cancel();
         }
-        finish(self, Outcome::cancelled()).is_ok()
+        finish(self, Outcome::cancelled(error)).is_ok()
     }
 }
 

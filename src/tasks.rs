@@ -2,17 +2,24 @@
 //!
 //! This is the handle; how the coroutine is stepped is in `stepping.rs`.
 
+mod any;
+mod ensure;
 mod stepping;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future as StdFuture;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context as PollContext, Poll};
 
-use crate::errors::{Result, RuntimeError};
-use crate::futures::{Future, Take, TaskControl};
-use crate::loop_core::LoopHandle;
+use crate::contexts::Context;
+use crate::errors::Result;
+use crate::futures::{Future, Take};
+use crate::handles::TaskControl;
+use crate::loop_core::{LoopHandle, get_running_loop};
+pub use any::{AnyTask, all_tasks, current_task};
+use stepping::Settings;
 
 /// A coroutine that the loop runs, and its outcome (`asyncio.Task`).
 ///
@@ -58,13 +65,19 @@ impl<T: 'static> Task<T> {
     }
 
     fn control<R>(&self, of_task: impl FnOnce(&dyn TaskControl) -> R) -> Option<R> {
-        self.future.cell().task().map(of_task)
+        self.future.cell().clone().task().map(|task| of_task(&*task))
     }
 
     /// Asks the task to stop, as described [above](Task#cancellation), and tells whether it was
     /// unfinished until now (`Task.cancel`). [`Future::cancel`] does the same.
     pub fn cancel(&self) -> bool {
         self.future.cancel()
+    }
+
+    /// The same with a message, which the [`CancelledError`](crate::CancelledError) carries to
+    /// the await it is delivered at, and through the tasks in between (`Task.cancel(msg)`).
+    pub fn cancel_with(&self, message: impl Into<Cow<'static, str>>) -> bool {
+        self.future.cancel_with(message)
     }
 
     /// Takes one cancellation request back and tells how many are left; at none, one that was
@@ -106,7 +119,7 @@ impl<T> Deref for Task<T> {
 impl<T: Clone + 'static> StdFuture for Task<T> {
     type Output = Result<T>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Result<T>> {
         Pin::new(&mut self.future).poll(cx)
     }
 }
@@ -153,16 +166,84 @@ impl LoopHandle {
         &self,
         coroutine: impl StdFuture<Output = Result<T>> + 'static,
     ) -> Task<T> {
-        if self.is_closed() {
-            self.guard("Exception while a task's coroutine was dropped", || {
-                drop(coroutine)
-            });
-            return Task {
-                future: Future::failed(self, RuntimeError::LoopClosed),
-            };
+        self.task_builder().create_task(coroutine)
+    }
+
+    /// Settings for a task: its name, its context, whether it starts at once.
+    pub fn task_builder(&self) -> TaskBuilder {
+        TaskBuilder {
+            event_loop: self.clone(),
+            settings: Settings::default(),
         }
+    }
+}
+
+/// Makes a task with settings of its own (the keywords of `create_task`): see
+/// [`LoopHandle::task_builder`].
+///
+/// ```
+/// use miniloop::{EventLoop, current_task};
+///
+/// let event_loop = EventLoop::new()?;
+/// let task = event_loop.task_builder().name("worker").create_task(async {
+///     Ok(current_task().map(|task| task.get_name()))
+/// });
+/// assert_eq!(event_loop.run_until_complete(task)?.unwrap(), "worker");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is made before `create_task`"]
+pub struct TaskBuilder {
+    event_loop: LoopHandle,
+    settings: Settings,
+}
+
+impl TaskBuilder {
+    /// The task's name (`name=`).
+    pub fn name(mut self, name: impl Into<String>) -> TaskBuilder {
+        self.settings.name = Some(name.into());
+        self
+    }
+
+    /// The context that all its steps run in, instead of a copy of the current one (`context=`).
+    pub fn context(mut self, context: Context) -> TaskBuilder {
+        self.settings.context = Some(context);
+        self
+    }
+
+    /// Whether the first step is made by `create_task` itself, up to the first await that has to
+    /// wait (`eager_start=`). A coroutine that does not wait is then done at once, and was never
+    /// scheduled. Where the loop is not running, the task is scheduled as always.
+    pub fn eager_start(mut self, eager: bool) -> TaskBuilder {
+        self.settings.eager = eager;
+        self
+    }
+
+    /// Has the loop run the coroutine: [`LoopHandle::create_task`].
+    pub fn create_task<T: 'static>(self, coroutine: impl StdFuture<Output = Result<T>> + 'static) -> Task<T> {
         Task {
-            future: stepping::begin(self, coroutine),
+            future: stepping::begin(&self.event_loop, self.settings, coroutine),
+        }
+    }
+}
+
+impl fmt::Debug for TaskBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskBuilder")
+            .field("name", &self.settings.name)
+            .field("eager_start", &self.settings.eager)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Has the running loop run a coroutine (`asyncio.create_task`): see
+/// [`LoopHandle::create_task`]. Where no loop is running the coroutine is dropped, and the task has
+/// failed with [`RuntimeError::NoRunningLoop`](crate::RuntimeError::NoRunningLoop).
+pub fn create_task<T: 'static>(coroutine: impl StdFuture<Output = Result<T>> + 'static) -> Task<T> {
+    match get_running_loop() {
+        Ok(event_loop) => event_loop.create_task(coroutine),
+        Err(error) => {
+            let future = stepping::refused(&LoopHandle::closed(), coroutine, error);
+            Task { future }
         }
     }
 }

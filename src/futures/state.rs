@@ -7,7 +7,7 @@ use std::task::Waker;
 use super::Future;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result};
 use crate::few::Few;
-use crate::handles::Cancel;
+use crate::handles::{Cancel, TaskControl};
 use crate::hooks::ExceptionContext;
 use crate::loop_core::{LoopHandle, Stepper};
 
@@ -20,8 +20,8 @@ pub(crate) enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    pub(crate) fn cancelled() -> Outcome<T> {
-        Outcome::Cancelled(CancelledError::new().into())
+    pub(crate) fn cancelled(error: &CancelledError) -> Outcome<T> {
+        Outcome::Cancelled(error.clone().into())
     }
 }
 
@@ -108,6 +108,26 @@ impl<T> State<T> {
             Phase::Done(outcome) => Some(outcome),
         })
         .ok()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        matches!(self.outcome().as_deref(), Some(Outcome::Cancelled(_)))
+    }
+
+    /// Whether it has failed; that is not looking at the exception.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self.outcome().as_deref(), Some(Outcome::Failed(_)))
+    }
+
+    /// The exception of a failed one, which then counts as looked at.
+    pub(crate) fn failure(&self) -> Option<Exception> {
+        match self.outcome().as_deref() {
+            Some(Outcome::Failed(exception)) => {
+                self.set_seen();
+                Some(exception.clone())
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn set_seen(&self) {
@@ -247,18 +267,10 @@ pub(crate) trait FutureCell<T>: Cancel {
     /// No callback waits any more.
     fn release(&self) {}
 
-    /// What it has beyond a future, if it is a task.
-    fn task(&self) -> Option<&dyn TaskControl> {
+    /// The task, if it is one.
+    fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
         None
     }
-}
-
-/// What a task has beyond a future.
-pub(crate) trait TaskControl {
-    fn cancelling(&self) -> u32;
-    fn uncancel(&self) -> u32;
-    fn name(&self) -> String;
-    fn set_name(&self, name: String);
 }
 
 /// Completes a future: whoever waits for it is scheduled, in the order they came.
@@ -287,5 +299,7 @@ pub(crate) fn finish<T: 'static>(
 
 pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, callback: DoneCallback<T>) {
     let future = Future::of(cell.clone());
-    cell.state().event_loop.call_soon(move || callback(&future));
+    cell.state()
+        .event_loop
+        .schedule(Box::new(move || callback(&future)));
 }

@@ -4,17 +4,24 @@ use std::rc::Rc;
 
 use super::LoopHandle;
 use super::core::Cancelling;
+use crate::errors::CancelledError;
 use crate::handles::Cancel;
 
 impl LoopHandle {
     /// Cancels `waits` for `task`, and what those wait for, and so on, before the outermost call
     /// returns: in the order of a recursion, but without one, for chains of tasks can be long.
-    pub(crate) fn cancel_for(&self, task: Rc<dyn Cancel>, waits: Vec<Rc<dyn Cancel>>) {
+    pub(crate) fn cancel_for(
+        &self,
+        task: Rc<dyn Cancel>,
+        waits: Vec<Rc<dyn Cancel>>,
+        error: &CancelledError,
+    ) {
         {
             let mut stack = self.core.cancelling.borrow_mut();
             let outermost = stack.is_empty();
             stack.push(Cancelling::Done(task));
-            stack.extend(waits.into_iter().rev().map(Cancelling::Ask));
+            let ask = |future| Cancelling::Ask(future, error.clone());
+            stack.extend(waits.into_iter().rev().map(ask));
             if !outermost {
                 return;
             }
@@ -22,8 +29,8 @@ impl LoopHandle {
         loop {
             let next = self.core.cancelling.borrow_mut().pop();
             match next {
-                Some(Cancelling::Ask(future)) => self.guard("Exception in a cancellation", || {
-                    future.cancel();
+                Some(Cancelling::Ask(future, error)) => self.guard("Exception in a cancellation", || {
+                    future.cancel(&error);
                 }),
                 Some(Cancelling::Done(task)) => task.cancelled_for(),
                 None => break,

@@ -12,6 +12,7 @@ use slotmap::{Key, SlotMap};
 use super::LoopHandle;
 use super::poll_bound::PollBound;
 use crate::clock::{Clock, MonotonicClock};
+use crate::errors::CancelledError;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
 use crate::ready::{ReadyQueue, Runnable};
@@ -31,14 +32,14 @@ pub(crate) trait Stepper: Runnable {
     /// It does not any more.
     fn stop_waiting_for(&self, future: *const (), registration: u32);
     /// Takes the cancellation that is due to be delivered at an await, if there is one.
-    fn take_cancellation(&self) -> bool;
+    fn take_cancellation(&self) -> Option<CancelledError>;
     /// An await that had suspended goes on: a cancellation that was passed on has arrived.
     fn resumed(&self);
     /// Where the task's future is.
     fn address(&self) -> *const ();
 }
 
-pub(super) struct Stepping {
+pub(crate) struct Stepping {
     task: Rc<dyn Stepper>,
     waker: WakerIdentity,
 }
@@ -73,7 +74,7 @@ impl Kept {
 
 /// A step of passing a cancellation on.
 pub(super) enum Cancelling {
-    Ask(Rc<dyn Cancel>),
+    Ask(Rc<dyn Cancel>, CancelledError),
     /// All that this one asked for was asked.
     Done(Rc<dyn Cancel>),
 }
@@ -271,15 +272,21 @@ impl Core {
     }
 
     /// Says which task is being stepped, and with which waker; returns what was there.
-    pub(crate) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) {
+    pub(crate) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) -> Option<Stepping> {
         let waker = identity(waker);
-        let before = self.stepping.replace(Some(Stepping { task, waker }));
-        drop(before);
+        self.stepping.replace(Some(Stepping { task, waker }))
     }
 
-    pub(crate) fn clear_stepping(&self) {
-        let before = self.stepping.take();
-        drop(before);
+    /// The step is over; `outer` is what was being stepped around it.
+    pub(crate) fn restore_stepping(&self, outer: Option<Stepping>) {
+        let ended = self.stepping.replace(outer);
+        drop(ended);
+    }
+
+    /// The task that is being stepped, whoever polls inside it.
+    pub(crate) fn stepping(&self) -> Option<Rc<dyn Stepper>> {
+        let stepping = self.stepping.borrow();
+        stepping.as_ref().map(|stepping| stepping.task.clone())
     }
 
     /// The task being stepped, if this is its waker and not that of something inside it.

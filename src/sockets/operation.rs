@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 
-use crate::errors::{Exception, Result, RuntimeError};
+use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, Direction, SourceKey};
 use crate::loop_core::{Kept, LoopHandle};
@@ -172,12 +172,12 @@ impl<W: Work> Operation for Pending<W> {
 }
 
 impl<W: Work> Cancel for Pending<W> {
-    fn cancel(self: Rc<Self>) -> bool {
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
         if self.state.done() {
             self.state.set_seen();
             return false;
         }
-        self.complete(Outcome::cancelled());
+        self.complete(Outcome::cancelled(error));
         true
     }
 

@@ -15,14 +15,15 @@ use std::future::Future as StdFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context as PollContext, Poll};
 
 use slotmap::Key;
 
-use crate::errors::{Exception, Result, RuntimeError};
+use crate::contexts::{self, Context};
+use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::few::Few;
-use crate::futures::{Future, FutureCell, Kind, Outcome, State, TaskControl, finish};
-use crate::handles::{Cancel, OwnedKey};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
+use crate::handles::{Callback, Cancel, OwnedKey, TaskControl};
 use crate::loop_core::{LoopHandle, Stepper};
 use crate::raw_task::{Lent, Pinned};
 use crate::ready::Runnable;
@@ -62,6 +63,8 @@ struct TaskPart {
     /// Its cancellation is being passed on: tasks may wait for each other in a circle.
     passing_on: Cell<bool>,
     cancel_requests: Cell<u32>,
+    /// Scopes around some of its awaits that are cancelled.
+    scope_requests: Cell<u32>,
     /// Its place among what the loop owns, from its first suspension on.
     key: Cell<OwnedKey>,
     waits: RefCell<Few<Wait>>,
@@ -84,6 +87,10 @@ struct Wait {
 #[derive(Default)]
 struct Extra {
     name: Option<String>,
+    /// Its context, once it is not empty.
+    context: Option<Context>,
+    /// What `must_cancel` is to be delivered as, if there is more to say than that.
+    cancellation: Option<CancelledError>,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     remote: Weak<RemoteWaker>,
 }
@@ -100,6 +107,7 @@ impl TaskPart {
             due: Cell::new(false),
             passing_on: Cell::new(false),
             cancel_requests: Cell::new(0),
+            scope_requests: Cell::new(0),
             key: Cell::new(OwnedKey::null()),
             waits: RefCell::new(Few::None),
             steps: Cell::new(0),
@@ -149,29 +157,45 @@ impl TaskPart {
         let name = extra.as_ref().and_then(|extra| extra.name.clone());
         name.unwrap_or_else(|| format!("Task-{}", self.number))
     }
-}
 
-impl TaskControl for TaskPart {
-    fn cancelling(&self) -> u32 {
-        self.cancel_requests.get()
+    fn edit_extra(&self, edit: impl FnOnce(&mut Extra)) {
+        edit(self.extra.borrow_mut().get_or_insert_default());
     }
 
-    fn uncancel(&self) -> u32 {
-        let left = self.cancel_requests.get().saturating_sub(1);
-        self.cancel_requests.set(left);
-        if left == 0 {
-            self.must_cancel.set(false);
-            self.due.set(false);
+    /// An await is to deliver this.
+    fn set_must_cancel(&self, error: &CancelledError) {
+        self.must_cancel.set(true);
+        let kept = (!error.is_plain(self.number)).then(|| error.clone());
+        if kept.is_some() || self.extra.borrow().is_some() {
+            self.edit_extra(|extra| extra.cancellation = kept);
         }
-        left
     }
 
-    fn name(&self) -> String {
-        self.name()
+    /// What `must_cancel` is to be delivered as.
+    fn cancellation(&self) -> CancelledError {
+        let extra = self.extra.borrow();
+        let kept = extra.as_ref().and_then(|extra| extra.cancellation.clone());
+        kept.unwrap_or_else(|| CancelledError::new().of_task(self.number))
     }
 
-    fn set_name(&self, name: String) {
-        self.extra.borrow_mut().get_or_insert_default().name = Some(name);
+    /// Makes its context the current one; returns the one before, to be given to `leave_context`.
+    fn enter_context(&self) -> Option<Context> {
+        let extra = self.extra.borrow();
+        let context = extra.as_ref().and_then(|extra| extra.context.clone());
+        if context.is_some() || contexts::in_use() {
+            contexts::exchange(context)
+        } else {
+            None
+        }
+    }
+
+    fn leave_context(&self, outer: Option<Context>) {
+        if outer.is_some() || contexts::in_use() {
+            let own = contexts::exchange(outer);
+            if own.is_some() {
+                self.edit_extra(|extra| extra.context = own);
+            }
+        }
     }
 }
 
@@ -194,9 +218,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     fn poll_once(self: &Rc<Self>) -> Option<std::thread::Result<Poll<Result<T>>>> {
         let (part, core) = (self.part(), &self.event_loop().core);
         let poll = |waker: &std::task::Waker| {
-            core.set_stepping(self.clone(), waker);
-            let polled = catch_unwind(AssertUnwindSafe(|| self.poll(&mut Context::from_waker(waker))));
-            core.clear_stepping();
+            // Another task is being stepped if this one is started eagerly.
+            let outer = core.set_stepping(self.clone(), waker);
+            let context = part.enter_context();
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                self.poll(&mut PollContext::from_waker(waker))
+            }));
+            part.leave_context(context);
+            core.restore_stepping(outer);
             polled.transpose()
         };
         if let Some(remote) = part.remote() {
@@ -234,13 +263,13 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         if part.must_cancel.get() {
             // It was cancelled before it suspended: what it suspended on is cancelled now.
             let woken = part.woken_in_step.get();
-            if self.cancel_waits() {
+            if self.cancel_waits(&part.cancellation()) {
                 // What has woken it already may be polled first: then that await delivers it.
                 part.must_cancel.set(woken);
                 part.passed_on.set(!woken);
             } else if (part.due.get() || !woken) && !part.is_waiting() {
                 // Nothing of ours can deliver it: the coroutine is dropped where it is.
-                return self.end(Outcome::cancelled());
+                return self.end(Outcome::cancelled(&part.cancellation()));
             }
         }
         part.tell_waits_of_step();
@@ -250,13 +279,13 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     }
 
     /// Cancels all that the task is suspended at; false if there is nothing.
-    fn cancel_waits(self: &Rc<Self>) -> bool {
+    fn cancel_waits(self: &Rc<Self>, error: &CancelledError) -> bool {
         let waits = self.part().current_waits();
         // Tasks may wait for each other in a circle.
         if waits.is_empty() || self.part().passing_on.replace(true) {
             return false;
         }
-        self.event_loop().cancel_for(self.clone(), waits);
+        self.event_loop().cancel_for(self.clone(), waits, error);
         true
     }
 
@@ -297,9 +326,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
         match part.phase.get() {
             Phase::Done | Phase::Stepping => return,
             // Cancelled before it began: the body never runs.
-            Phase::New if part.must_cancel.get() => return self.end(Outcome::cancelled()),
+            Phase::New if part.must_cancel.get() => {
+                return self.end(Outcome::cancelled(&part.cancellation()));
+            }
             Phase::Suspended if part.doomed.replace(false) && part.must_cancel.get() => {
-                return self.end(Outcome::cancelled());
+                return self.end(Outcome::cancelled(&part.cancellation()));
             }
             Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
         }
@@ -311,7 +342,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
             Some(Ok(Poll::Pending)) => self.suspended(),
             Some(Ok(Poll::Ready(result))) => self.end(match result {
                 // It cancelled itself, and finished without another await.
-                Ok(_) if part.must_cancel.get() => Outcome::cancelled(),
+                Ok(_) if part.must_cancel.get() => Outcome::cancelled(&part.cancellation()),
                 Ok(value) => Outcome::Result(value),
                 Err(exception) if exception.is_cancelled() => Outcome::Cancelled(exception),
                 Err(exception) => Outcome::Failed(exception),
@@ -338,8 +369,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
         self.end(Outcome::Failed(RuntimeError::LoopClosed.into()));
     }
 
-    fn cancel_task(self: Rc<Self>) -> bool {
-        self.cancel()
+    fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
+        Some(self)
     }
 
     fn is_unfinished(&self) -> bool {
@@ -366,13 +397,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         drop(ended);
     }
 
-    fn take_cancellation(&self) -> bool {
-        let taken = self.part().must_cancel.replace(false);
-        if taken {
-            self.part().due.set(false);
-            self.part().passed_on.set(false);
+    fn take_cancellation(&self) -> Option<CancelledError> {
+        let part = self.part();
+        if !part.must_cancel.replace(false) {
+            return None;
         }
-        taken
+        part.due.set(false);
+        part.passed_on.set(false);
+        Some(part.cancellation())
     }
 
     fn resumed(&self) {
@@ -385,7 +417,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
 }
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<Shared<T>, F> {
-    fn cancel(self: Rc<Self>) -> bool {
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
         let part = self.part();
         if self.shared.state.done() || part.phase.get() == Phase::Done {
             // Asking counts as having looked at its error, as in asyncio.
@@ -393,13 +425,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
             return false;
         }
         part.cancel_requests.set(part.cancel_requests.get() + 1);
+        let error = &error.clone().of_task(part.number);
         // A step that is scheduled already may find another future done than those cancelled now.
         let due = part.scheduled.get();
-        if part.phase.get() == Phase::Suspended && self.cancel_waits() && !due {
+        if part.phase.get() == Phase::Suspended && self.cancel_waits(error) && !due {
             part.passed_on.set(true);
             return true;
         }
-        part.must_cancel.set(true);
+        part.set_must_cancel(error);
         if part.phase.get() == Phase::Suspended && !part.scheduled.get() {
             // Suspended on something foreign, which can not deliver it.
             part.doomed.set(true);
@@ -418,21 +451,134 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> FutureCell<T> for T
         &self.shared.state
     }
 
-    fn task(&self) -> Option<&dyn TaskControl> {
-        Some(self.part())
+    fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
+        Some(self)
     }
 }
 
-/// Makes a task of a coroutine and schedules its first step.
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Pinned<Shared<T>, F> {
+    fn number(&self) -> u64 {
+        self.part().number
+    }
+
+    fn name(&self) -> String {
+        self.part().name()
+    }
+
+    fn set_name(&self, name: String) {
+        self.part().edit_extra(|extra| extra.name = Some(name));
+    }
+
+    fn cancelling(&self) -> u32 {
+        self.part().cancel_requests.get() + self.part().scope_requests.get()
+    }
+
+    fn uncancel(&self) -> u32 {
+        let part = self.part();
+        let left = part.cancel_requests.get().saturating_sub(1);
+        part.cancel_requests.set(left);
+        if left == 0 {
+            part.must_cancel.set(false);
+            part.due.set(false);
+        }
+        left + part.scope_requests.get()
+    }
+
+    fn count_scope(&self, cancelled: bool) {
+        let requests = &self.part().scope_requests;
+        let count = requests.get();
+        requests.set(if cancelled {
+            count + 1
+        } else {
+            count.saturating_sub(1)
+        });
+    }
+
+    fn requests(&self) -> u32 {
+        self.part().cancel_requests.get()
+    }
+
+    fn done(&self) -> bool {
+        self.shared.state.done()
+    }
+
+    fn cancelled(&self) -> bool {
+        self.shared.state.is_cancelled()
+    }
+
+    fn failed(&self) -> bool {
+        self.shared.state.is_failed()
+    }
+
+    fn failure(&self) -> Option<Exception> {
+        self.shared.state.failure()
+    }
+
+    fn when_done(self: Rc<Self>, callback: Callback) -> u32 {
+        Future::of(self as Rc<dyn FutureCell<T>>).when_done(callback)
+    }
+
+    fn forget_when_done(self: Rc<Self>, key: u32) {
+        Future::of(self as Rc<dyn FutureCell<T>>).forget_when_done(key);
+    }
+}
+
+/// Makes a task of a coroutine and schedules its first step; if it is to be eager, and the loop is
+/// running, that step is made now.
 pub(super) fn begin<T: 'static>(
     event_loop: &LoopHandle,
+    settings: Settings,
     coroutine: impl StdFuture<Output = Result<T>> + 'static,
 ) -> Future<T> {
     let shared = Shared {
         state: State::pending(event_loop.clone(), Kind::Task),
         part: TaskPart::new(event_loop.core.task_begins()),
     };
+    let (name, context) = (settings.name, settings.context.or_else(contexts::captured));
+    if name.is_some() || context.is_some() {
+        shared
+            .part
+            .edit_extra(|extra| (extra.name, extra.context) = (name, context));
+    }
+    if event_loop.is_closed() {
+        return refuse(shared, coroutine, RuntimeError::LoopClosed.into());
+    }
     let cell = Pinned::new(shared, coroutine);
-    cell.clone().schedule();
+    if settings.eager && event_loop.is_running() {
+        cell.clone().run();
+    } else {
+        cell.clone().schedule();
+    }
     Future::of(cell)
+}
+
+/// A task that has failed from the start; its coroutine is dropped.
+pub(super) fn refused<T: 'static>(
+    event_loop: &LoopHandle,
+    coroutine: impl StdFuture<Output = Result<T>> + 'static,
+    error: Exception,
+) -> Future<T> {
+    let shared = Shared {
+        state: State::pending(event_loop.clone(), Kind::Task),
+        part: TaskPart::new(event_loop.core.task_begins()),
+    };
+    refuse(shared, coroutine, error)
+}
+
+fn refuse<T: 'static>(
+    shared: Shared<T>,
+    coroutine: impl StdFuture<Output = Result<T>> + 'static,
+    error: Exception,
+) -> Future<T> {
+    let cell = Pinned::new(shared, coroutine);
+    cell.end(Outcome::Failed(error));
+    Future::of(cell)
+}
+
+/// What a task may be given at its start.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub(super) name: Option<String>,
+    pub(super) context: Option<Context>,
+    pub(super) eager: bool,
 }
