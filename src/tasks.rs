@@ -3,7 +3,7 @@
 //! This is the handle; how the coroutine is stepped is in `stepping.rs`.
 
 mod any;
-mod ensure;
+pub(crate) mod ensure;
 mod stepping;
 
 use std::borrow::Cow;
