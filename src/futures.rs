@@ -269,15 +269,15 @@ impl<T: 'static> Future<T> {
             if task.address() == Rc::as_ptr(&self.cell).cast() {
                 return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
             }
-            // The await that was waiting gets it; one that did not suspend never does.
-            if was_registered && let Some(error) = task.take_cancellation() {
-                if state.done() {
-                    // What it had come to meanwhile was looked at, and passed over.
-                    state.set_seen();
-                }
-                self.leave();
-                return Poll::Ready(Err(error.into()));
+        }
+        // The await that was waiting gets it; one that did not suspend never does.
+        if was_registered && let Some(error) = state.event_loop.core.take_cancellation(task.as_deref()) {
+            if state.done() {
+                // What it had come to meanwhile was looked at, and passed over.
+                state.set_seen();
             }
+            self.leave();
+            return Poll::Ready(Err(error.into()));
         }
         if !state.done() {
             self.end_registration();

@@ -8,6 +8,7 @@ mod closing;
 mod core;
 mod failures;
 mod poll_bound;
+mod scope;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::ready::Job;
 use crate::selector::Selector;
 use crate::threadsafe::{ThreadsafeHandle, set_home};
 pub(crate) use core::{Core, Kept, Stepper};
+pub(crate) use scope::{Outside, Scope};
 
 /// How long the system gets to deliver I/O before an automatic fake clock jumps.
 const GRACE_BEFORE_JUMP: Duration = Duration::from_millis(20);
@@ -401,6 +403,7 @@ impl Drop for Running {
         drop(contexts::exchange(self.context.take()));
         let core = &self.event_loop.core;
         core.stepping.take();
+        core.exchange_scope(None);
         core.running.set(false);
         core.stopping.set(false);
     }

@@ -13,7 +13,7 @@ use std::io;
 #[non_exhaustive]
 pub struct CancelledError {
     message: Option<Cow<'static, str>>,
-    /// The number of the task that was asked, 0 if it was not a task that was.
+    /// The number of the task that was asked to stop, 0 if it was none.
     of_task: u64,
 }
 
@@ -36,11 +36,9 @@ impl CancelledError {
         self.message.as_deref()
     }
 
-    /// The request that came first has asked this task.
+    /// The same, for this task.
     pub(crate) fn of_task(mut self, number: u64) -> CancelledError {
-        if self.of_task == 0 {
-            self.of_task = number;
-        }
+        self.of_task = number;
         self
     }
 

@@ -8,18 +8,18 @@ use crate::errors::CancelledError;
 use crate::handles::Cancel;
 
 impl LoopHandle {
-    /// Cancels `waits` for `task`, and what those wait for, and so on, before the outermost call
+    /// Cancels `waits` for `task`, if it is for a task as a whole, and what those wait for, and so on, before the outermost call
     /// returns: in the order of a recursion, but without one, for chains of tasks can be long.
     pub(crate) fn cancel_for(
         &self,
-        task: Rc<dyn Cancel>,
+        task: Option<Rc<dyn Cancel>>,
         waits: Vec<Rc<dyn Cancel>>,
         error: &CancelledError,
     ) {
         {
             let mut stack = self.core.cancelling.borrow_mut();
             let outermost = stack.is_empty();
-            stack.push(Cancelling::Done(task));
+            stack.extend(task.map(Cancelling::Done));
             let ask = |future| Cancelling::Ask(future, error.clone());
             stack.extend(waits.into_iter().rev().map(ask));
             if !outermost {

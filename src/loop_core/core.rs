@@ -11,6 +11,7 @@ use slotmap::{Key, SlotMap};
 
 use super::LoopHandle;
 use super::poll_bound::PollBound;
+use super::scope::Scope;
 use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
@@ -37,6 +38,13 @@ pub(crate) trait Stepper: Runnable {
     fn resumed(&self);
     /// Where the task's future is.
     fn address(&self) -> *const ();
+    fn is_stepping(&self) -> bool;
+    /// A step is in the ready queue.
+    fn is_scheduled(&self) -> bool;
+    /// It was woken during the step that is being made.
+    fn is_woken(&self) -> bool;
+    /// What it is suspended at, of what the scope's body has polled.
+    fn waits_in(&self, scope: &Rc<Scope>) -> Vec<Rc<dyn Cancel>>;
 }
 
 pub(crate) struct Stepping {
@@ -93,6 +101,8 @@ pub(crate) struct Core {
     pub(super) tasks: Cell<usize>,
     tasks_made: Cell<u64>,
     pub(super) stepping: RefCell<Option<Stepping>>,
+    /// The innermost scope whose body is being polled.
+    scope: RefCell<Option<Rc<Scope>>>,
     pub(super) running: Cell<bool>,
     pub(super) stopping: Cell<bool>,
     pub(super) closed: Cell<bool>,
@@ -128,6 +138,7 @@ impl Core {
             tasks: Cell::new(0),
             tasks_made: Cell::new(0),
             stepping: RefCell::new(None),
+            scope: RefCell::new(None),
             running: Cell::new(false),
             stopping: Cell::new(false),
             closed: Cell::new(false),
@@ -295,6 +306,24 @@ impl Core {
             Some(stepping) if stepping.waker == identity(waker) => Some(stepping.task.clone()),
             _ => None,
         }
+    }
+
+    /// The cancellation that is due to be delivered at an await: that of the task, if it is the
+    /// task that polls, or that of a scope.
+    pub(crate) fn take_cancellation(&self, task: Option<&dyn Stepper>) -> Option<CancelledError> {
+        match task {
+            Some(task) => task.take_cancellation(),
+            None => self.scope()?.take_pending(),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> Option<Rc<Scope>> {
+        self.scope.borrow().clone()
+    }
+
+    /// Makes a scope the innermost one and returns what was that before.
+    pub(crate) fn exchange_scope(&self, scope: Option<Rc<Scope>>) -> Option<Rc<Scope>> {
+        self.scope.replace(scope)
     }
 
     pub(super) fn renew_completions(&self) {

@@ -24,7 +24,7 @@ use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::few::Few;
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Callback, Cancel, OwnedKey, TaskControl};
-use crate::loop_core::{LoopHandle, Stepper};
+use crate::loop_core::{LoopHandle, Scope, Stepper};
 use crate::raw_task::{Lent, Pinned};
 use crate::ready::Runnable;
 use crate::threadsafe::RemoteWaker;
@@ -79,6 +79,8 @@ struct TaskPart {
 struct Wait {
     future: Rc<dyn Cancel>,
     registration: u32,
+    /// The innermost scope it was polled in.
+    scope: Option<Rc<Scope>>,
     /// The step in which it was polled. If that is not the last one, then the coroutine keeps the
     /// future but is suspended at something else.
     step: u32,
@@ -89,7 +91,7 @@ struct Extra {
     name: Option<String>,
     /// Its context, once it is not empty.
     context: Option<Context>,
-    /// What `must_cancel` is to be delivered as, if there is more to say than that.
+    /// What the last request is to be delivered as, if there is more to say than "cancelled".
     cancellation: Option<CancelledError>,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     remote: Weak<RemoteWaker>,
@@ -130,10 +132,11 @@ impl TaskPart {
         waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
     }
 
-    /// What it is suspended at. All of it is pending: what is done has left the list.
-    fn current_waits(&self) -> Vec<Rc<dyn Cancel>> {
+    /// What it is suspended at, of what `counts`. All of it is pending: what is done has left the
+    /// list.
+    fn current_waits(&self, counts: impl Fn(&Wait) -> bool) -> Vec<Rc<dyn Cancel>> {
         let waits = self.waits.borrow();
-        let current = |wait: &&Wait| wait.step == self.steps.get();
+        let current = |wait: &&Wait| wait.step == self.steps.get() && counts(wait);
         waits
             .as_slice()
             .iter()
@@ -162,16 +165,15 @@ impl TaskPart {
         edit(self.extra.borrow_mut().get_or_insert_default());
     }
 
-    /// An await is to deliver this.
-    fn set_must_cancel(&self, error: &CancelledError) {
-        self.must_cancel.set(true);
+    /// Keeps what an await is to deliver.
+    fn keep_cancellation(&self, error: &CancelledError) {
         let kept = (!error.is_plain(self.number)).then(|| error.clone());
         if kept.is_some() || self.extra.borrow().is_some() {
             self.edit_extra(|extra| extra.cancellation = kept);
         }
     }
 
-    /// What `must_cancel` is to be delivered as.
+    /// What an await is to deliver.
     fn cancellation(&self) -> CancelledError {
         let extra = self.extra.borrow();
         let kept = extra.as_ref().and_then(|extra| extra.cancellation.clone());
@@ -220,11 +222,13 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         let poll = |waker: &std::task::Waker| {
             // Another task is being stepped if this one is started eagerly.
             let outer = core.set_stepping(self.clone(), waker);
+            let scope = core.exchange_scope(None);
             let context = part.enter_context();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 self.poll(&mut PollContext::from_waker(waker))
             }));
             part.leave_context(context);
+            core.exchange_scope(scope);
             core.restore_stepping(outer);
             polled.transpose()
         };
@@ -280,12 +284,12 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
 
     /// Cancels all that the task is suspended at; false if there is nothing.
     fn cancel_waits(self: &Rc<Self>, error: &CancelledError) -> bool {
-        let waits = self.part().current_waits();
+        let waits = self.part().current_waits(|_| true);
         // Tasks may wait for each other in a circle.
         if waits.is_empty() || self.part().passing_on.replace(true) {
             return false;
         }
-        self.event_loop().cancel_for(self.clone(), waits, error);
+        self.event_loop().cancel_for(Some(self.clone()), waits, error);
         true
     }
 
@@ -381,11 +385,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
     fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32) {
         let part = self.part();
-        let step = part.steps.get();
         part.waits.borrow_mut().push(Wait {
             future,
             registration,
-            step,
+            scope: self.event_loop().core.scope(),
+            step: part.steps.get(),
         });
     }
 
@@ -399,8 +403,15 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
 
     fn take_cancellation(&self) -> Option<CancelledError> {
         let part = self.part();
+        // One interruption is for the task and for all scopes that it is in.
+        let scope = self.event_loop().core.scope();
+        let of_scope = scope.and_then(|scope| scope.take_pending());
         if !part.must_cancel.replace(false) {
-            return None;
+            // One that was passed on and comes back with this was first.
+            return of_scope.map(|error| match part.passed_on.replace(false) {
+                true => part.cancellation(),
+                false => error,
+            });
         }
         part.due.set(false);
         part.passed_on.set(false);
@@ -409,10 +420,30 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
 
     fn resumed(&self) {
         self.part().passed_on.set(false);
+        if let Some(scope) = self.event_loop().core.scope() {
+            scope.resumed();
+        }
     }
 
     fn address(&self) -> *const () {
         std::ptr::from_ref(self).cast()
+    }
+
+    fn is_stepping(&self) -> bool {
+        self.part().phase.get() == Phase::Stepping
+    }
+
+    fn is_scheduled(&self) -> bool {
+        self.part().scheduled.get()
+    }
+
+    fn is_woken(&self) -> bool {
+        self.part().woken_in_step.get()
+    }
+
+    fn waits_in(&self, scope: &Rc<Scope>) -> Vec<Rc<dyn Cancel>> {
+        let inside = |wait: &Wait| wait.scope.as_ref().is_some_and(|inner| inner.is_in(scope));
+        self.part().current_waits(inside)
     }
 }
 
@@ -426,13 +457,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
         }
         part.cancel_requests.set(part.cancel_requests.get() + 1);
         let error = &error.clone().of_task(part.number);
+        part.keep_cancellation(error);
         // A step that is scheduled already may find another future done than those cancelled now.
         let due = part.scheduled.get();
         if part.phase.get() == Phase::Suspended && self.cancel_waits(error) && !due {
             part.passed_on.set(true);
             return true;
         }
-        part.set_must_cancel(error);
+        part.must_cancel.set(true);
         if part.phase.get() == Phase::Suspended && !part.scheduled.get() {
             // Suspended on something foreign, which can not deliver it.
             part.doomed.set(true);

@@ -1,0 +1,265 @@
+//! A scope: a part of a task's awaits that can be cancelled by itself.
+//!
+//! A timeout or a task group interrupts what its own body awaits, and no other branch of the task.
+//! Apart from that a scope is cancelled as a task is: what the body waits for is cancelled, so
+//! that its await yields the error. If a step is due already, the first await of the body that is
+//! resumed delivers it; if the body has not suspended yet, what it suspends at is cancelled.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::LoopHandle;
+use super::core::Stepper;
+use crate::errors::{CancelledError, Exception};
+use crate::handles::TaskControl;
+
+/// The state of a scope. What polls the body is `run_in`, in `scopes.rs`.
+#[derive(Default)]
+pub(crate) struct Scope {
+    /// While the body is alive: the task around it.
+    place: RefCell<Option<Place>>,
+    over: Cell<bool>,
+    /// It was asked to stop, with this error.
+    error: RefCell<Option<CancelledError>>,
+    /// No await has delivered that yet.
+    pending: Cell<bool>,
+    /// It was passed on to what the body waits for, and has not come back yet.
+    passed_on: Cell<bool>,
+    /// The body is being polled.
+    polling: Cell<bool>,
+}
+
+#[derive(Clone)]
+struct Place {
+    event_loop: LoopHandle,
+    task: Rc<dyn Stepper>,
+    control: Rc<dyn TaskControl>,
+    /// The scope around this one.
+    parent: Option<Rc<Scope>>,
+    /// How many requests to cancel the task there had been before.
+    requests: u32,
+    /// What wakes the body, if something inside the task polls it with a waker of its own.
+    waker: Option<Waker>,
+}
+
+/// Where an interruption came from that was not the scope's own.
+pub(crate) enum Outside {
+    Task(Rc<dyn TaskControl>),
+    Scope(Rc<Scope>),
+}
+
+impl Scope {
+    /// The body is begun inside the task that is being stepped; false if there is none.
+    pub(crate) fn enter(&self, event_loop: &LoopHandle) -> bool {
+        let Some(task) = event_loop.core.stepping() else {
+            return false;
+        };
+        let Some(control) = task.clone().task() else {
+            return false;
+        };
+        if self.was_cancelled() {
+            control.count_scope(true);
+        }
+        let place = Place {
+            event_loop: event_loop.clone(),
+            parent: event_loop.core.scope(),
+            requests: control.requests(),
+            task,
+            control,
+            waker: None,
+        };
+        self.place.replace(Some(place));
+        true
+    }
+
+    /// The body is over, or dropped.
+    pub(crate) fn leave(&self) {
+        self.over.set(true);
+        self.pending.set(false);
+        let place = self.place.take();
+        if let Some(place) = &place
+            && self.was_cancelled()
+        {
+            place.control.count_scope(false);
+        }
+        drop(place);
+    }
+
+    pub(crate) fn was_cancelled(&self) -> bool {
+        self.error.borrow().is_some()
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.place.borrow().clone()
+    }
+
+    /// Interrupts the body, or will do so when it is entered. False if it is over.
+    pub(crate) fn cancel(self: &Rc<Self>, error: CancelledError) -> bool {
+        if self.over.get() {
+            return false;
+        }
+        let first = self.error.replace(Some(error.clone())).is_none();
+        let Some(place) = self.place() else {
+            self.pending.set(true);
+            return true;
+        };
+        if first {
+            place.control.count_scope(true);
+        }
+        if self.polling.get() {
+            // From inside: what it suspends at will be cancelled.
+            self.pending.set(true);
+            return true;
+        }
+        // During a step of the task the body may have been polled already, or may still be.
+        let waits = if place.task.is_stepping() {
+            Vec::new()
+        } else {
+            place.task.waits_in(self)
+        };
+        let (passed_on, due) = (!waits.is_empty(), place.task.is_scheduled());
+        if passed_on {
+            place.event_loop.cancel_for(None, waits, &error);
+        }
+        if passed_on && !due {
+            self.passed_on.set(true);
+        } else {
+            self.pending.set(true);
+        }
+        if !passed_on {
+            match place.waker {
+                Some(waker) => waker.wake(),
+                None => place.task.wake(),
+            }
+        }
+        true
+    }
+
+    /// Has it delivered once more: it was, but something else took precedence.
+    fn cancel_again(self: &Rc<Self>) {
+        if self.was_cancelled() && !self.over.get() {
+            self.pending.set(true);
+        }
+    }
+
+    /// Before the body is polled: whether a cancellation is to be delivered by this poll.
+    /// `waker`: that of something inside the task, if it is not the task's own.
+    pub(crate) fn begin_poll(&self, waker: Option<&Waker>) -> bool {
+        let before = match &mut *self.place.borrow_mut() {
+            Some(place) if place.waker.is_some() || waker.is_some() => {
+                std::mem::replace(&mut place.waker, waker.cloned())
+            }
+            _ => None,
+        };
+        drop(before);
+        self.polling.set(true);
+        self.pending.get()
+    }
+
+    pub(crate) fn end_poll(&self) {
+        self.polling.set(false);
+    }
+
+    /// After a poll that suspended the body, which began with a cancellation to deliver if `due`.
+    /// False if nothing of this crate can deliver it: the body is to be dropped where it is.
+    pub(crate) fn suspended(self: &Rc<Self>, due: bool) -> bool {
+        if !self.passed_on.get() && !self.pending.get() {
+            return true;
+        }
+        let Some(place) = self.place() else {
+            return true;
+        };
+        let waits = || place.task.waits_in(self);
+        if self.passed_on.get() && waits().is_empty() {
+            // It went to something that the body does not await any more.
+            self.passed_on.set(false);
+            self.pending.set(true);
+        }
+        if !self.pending.get() {
+            return true;
+        }
+        let (woken, waits) = (place.task.is_woken(), waits());
+        if !waits.is_empty() {
+            let error = self.error.borrow().clone().unwrap_or_default();
+            place.event_loop.cancel_for(None, waits, &error);
+            // What has woken it already may be polled first: then that await delivers it.
+            self.pending.set(woken);
+            self.passed_on.set(!woken);
+            return true;
+        }
+        !due && woken
+    }
+
+    /// Takes what is to be delivered at an await in this scope: its own, or that of one around it.
+    /// One interruption is for all of them.
+    pub(crate) fn take_pending(self: &Rc<Self>) -> Option<CancelledError> {
+        let mut taken = None;
+        self.for_each_outwards(|scope| {
+            if scope.pending.replace(false) {
+                scope.passed_on.set(false);
+                taken = scope.error.borrow().clone();
+            }
+        });
+        taken
+    }
+
+    /// An await in this scope that had suspended goes on.
+    pub(crate) fn resumed(self: &Rc<Self>) {
+        self.for_each_outwards(|scope| scope.passed_on.set(false));
+    }
+
+    /// Whether this scope is `outer` or inside it.
+    pub(crate) fn is_in(self: &Rc<Self>, outer: &Rc<Scope>) -> bool {
+        let mut found = false;
+        self.for_each_outwards(|scope| found |= Rc::ptr_eq(scope, outer));
+        found
+    }
+
+    fn for_each_outwards(self: &Rc<Self>, mut visit: impl FnMut(&Rc<Scope>)) {
+        let mut next = Some(self.clone());
+        while let Some(scope) = next {
+            visit(&scope);
+            let place = scope.place.borrow();
+            next = place.as_ref().and_then(|place| place.parent.clone());
+        }
+    }
+
+    /// Whose cancellation it was that ended the body: `None` if it was this scope's own.
+    ///
+    /// It is somebody else's if the task was asked since, or had been asked before and delivers it
+    /// here; or if a scope around this one is cancelled too: that one is to see it.
+    pub(crate) fn outside(&self, exception: &Exception) -> Option<Outside> {
+        let place = self.place()?;
+        let error = exception.downcast_ref::<CancelledError>();
+        let of_task = error.is_some_and(|error| error.is_of_task(place.control.number()));
+        if of_task || place.control.requests() > place.requests {
+            return Some(Outside::Task(place.control));
+        }
+        let mut outer = None;
+        if let Some(parent) = place.parent {
+            parent.for_each_outwards(|scope| {
+                if scope.was_cancelled() {
+                    outer = Some(scope.clone());
+                }
+            });
+        }
+        outer.map(Outside::Scope)
+    }
+}
+
+impl Outside {
+    /// Something else took precedence over the interruption: it comes again, at the next await.
+    pub(crate) fn deliver_again(self, exception: &Exception) {
+        match self {
+            Outside::Scope(scope) => scope.cancel_again(),
+            // The count of requests stays as it is.
+            Outside::Task(task) if task.requests() > 0 => {
+                let error = exception.downcast_ref::<CancelledError>().cloned();
+                task.uncancel();
+                task.cancel(&error.unwrap_or_default());
+            }
+            Outside::Task(_) => {}
+        }
+    }
+}

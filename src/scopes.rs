@@ -1,0 +1,211 @@
+//! `CancelScope`: a block whose awaits can be cancelled without cancelling the task.
+//!
+//! [`run_in`] polls the body of a scope, of a timeout and of a task group. What a scope is, and how
+//! a cancellation gets to the body, stands in `loop_core/scope.rs`.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+use std::future::{Future as StdFuture, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use crate::errors::{CancelledError, Exception, Result, RuntimeError};
+use crate::loop_core::{LoopHandle, Outside, Scope, get_running_loop};
+
+/// How a body has ended.
+pub(crate) enum Ended<T> {
+    /// By itself.
+    With(Result<T>),
+    /// Interrupted by its own scope.
+    Interrupted,
+    /// Cancelled by something outside of it.
+    Cancelled(Exception, Option<Outside>),
+}
+
+impl<T> Ended<T> {
+    /// The value, or none if it was interrupted by its own scope.
+    pub(crate) fn into_optional(self) -> Result<Option<T>> {
+        match self {
+            Ended::With(result) => result.map(Some),
+            Ended::Interrupted => Ok(None),
+            Ended::Cancelled(exception, _) => Err(exception),
+        }
+    }
+}
+
+/// Runs a body in a scope, once, as a part of the task that is being stepped.
+pub(crate) async fn run_in<T>(
+    scope: Rc<Scope>,
+    body: impl StdFuture<Output = Result<T>>,
+) -> Result<Ended<T>> {
+    let event_loop = get_running_loop()?;
+    if !scope.enter(&event_loop) {
+        return Err(RuntimeError::NotInTask.into());
+    }
+    // Declared before the body, and so dropped after it.
+    let entered = Entered(&scope);
+    let mut body = pin!(Some(body));
+    let result = poll_fn(|cx| poll_in(&event_loop, &scope, body.as_mut(), cx)).await;
+    let ended = match result {
+        Err(exception) if exception.is_cancelled() => {
+            let outside = scope.outside(&exception);
+            if outside.is_none() && scope.was_cancelled() {
+                Ended::Interrupted
+            } else {
+                Ended::Cancelled(exception, outside)
+            }
+        }
+        result => Ended::With(result),
+    };
+    drop(entered);
+    Ok(ended)
+}
+
+/// Polls the body once. If only something foreign could go on and it is to be cancelled, it is
+/// dropped where it is.
+fn poll_in<T, F: StdFuture<Output = Result<T>>>(
+    event_loop: &LoopHandle,
+    scope: &Rc<Scope>,
+    mut body: Pin<&mut Option<F>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T>> {
+    let core = &event_loop.core;
+    let foreign = core.stepping_with(cx.waker()).is_none();
+    let due = scope.begin_poll(foreign.then(|| cx.waker()));
+    let polling = Polling {
+        event_loop,
+        scope,
+        outer: core.exchange_scope(Some(scope.clone())),
+    };
+    let polled = match body.as_mut().as_pin_mut() {
+        Some(body) => body.poll(cx),
+        None => Poll::Pending,
+    };
+    drop(polling);
+    if polled.is_pending() && !scope.suspended(due) {
+        body.set(None);
+        return Poll::Ready(Err(CancelledError::new().into()));
+    }
+    polled
+}
+
+/// The body is being polled for as long as this lives.
+struct Polling<'a> {
+    event_loop: &'a LoopHandle,
+    scope: &'a Scope,
+    outer: Option<Rc<Scope>>,
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.scope.end_poll();
+        self.event_loop.core.exchange_scope(self.outer.take());
+    }
+}
+
+/// The scope is entered for as long as this lives.
+struct Entered<'a>(&'a Scope);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// A block whose awaits can be cancelled without cancelling the task that runs it. asyncio has no
+/// name for it and uses it in `timeout` and `TaskGroup`; trio and anyio call it a cancel scope.
+///
+/// [`cancel`](Self::cancel) interrupts the body: the await it is suspended at yields
+/// `Err(CancelledError)`, as when its task is cancelled. The body may clean up, and when it passes
+/// the error on, [`run`](Self::run) gives `None`. Each call interrupts once. Other branches of the
+/// task (of a `join!`) are not touched. Clones refer to one scope.
+///
+/// ```
+/// use miniloop::{CancelScope, EventLoop, FakeClock, get_running_loop, sleep};
+/// use std::time::Duration;
+///
+/// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+/// let outcome = event_loop.run_until_complete(async {
+///     let scope = CancelScope::new();
+///     let stop = scope.clone();
+///     get_running_loop()?.call_later(Duration::from_secs(1), move || {
+///         stop.cancel();
+///     });
+///     scope.run(async { sleep(Duration::from_secs(3600)).await }).await
+/// })?;
+/// assert_eq!(outcome, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct CancelScope {
+    inner: Rc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    scope: Rc<Scope>,
+    entered: Cell<bool>,
+    caught: Cell<bool>,
+}
+
+impl CancelScope {
+    /// A scope that has not been entered.
+    pub fn new() -> CancelScope {
+        CancelScope::default()
+    }
+
+    /// Interrupts the body; before it is entered, it will be at its first await that has to wait.
+    /// False if the scope is over.
+    pub fn cancel(&self) -> bool {
+        self.inner.scope.cancel(CancelledError::new())
+    }
+
+    /// The same with a message, which the [`CancelledError`] carries.
+    pub fn cancel_with(&self, message: impl Into<Cow<'static, str>>) -> bool {
+        self.inner.scope.cancel(CancelledError::with_message(message))
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called before it was over.
+    pub fn cancel_called(&self) -> bool {
+        self.inner.scope.was_cancelled()
+    }
+
+    /// Whether the body has ended because of that.
+    pub fn cancelled_caught(&self) -> bool {
+        self.inner.caught.get()
+    }
+
+    /// Runs the body in this scope, once, as a part of the calling task. `None` if it was
+    /// interrupted and has passed the error on.
+    ///
+    /// If the task itself is cancelled too, or a scope around this one, then that comes first: the
+    /// cancellation is passed on.
+    ///
+    /// # Errors
+    /// What the body raises; [`RuntimeError::EnteredTwice`]; [`RuntimeError::NotInTask`].
+    pub fn run<T, F: StdFuture<Output = Result<T>>>(
+        &self,
+        body: F,
+    ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
+        let inner = self.inner.clone();
+        async move {
+            if inner.entered.replace(true) {
+                return Err(RuntimeError::EnteredTwice.into());
+            }
+            let ended = run_in(inner.scope.clone(), body).await?;
+            inner.caught.set(matches!(ended, Ended::Interrupted));
+            ended.into_optional()
+        }
+    }
+}
+
+impl fmt::Debug for CancelScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelScope")
+            .field("cancel_called", &self.cancel_called())
+            .field("cancelled_caught", &self.cancelled_caught())
+            .finish_non_exhaustive()
+    }
+}

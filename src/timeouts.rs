@@ -1,0 +1,317 @@
+//! Timeouts: a scope and the timer that cancels it (Python's `timeouts.py`).
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future as StdFuture;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::errors::{CancelledError, Result, RuntimeError, TimeoutError};
+use crate::futures::Future;
+use crate::handles::{Handle, TimerHandle};
+use crate::loop_core::{LoopHandle, Scope, get_running_loop};
+use crate::scopes::{Ended, run_in};
+
+/// Limits the time of a block (`asyncio.timeout`): `delay` from now, or no limit with `None`.
+///
+/// ```
+/// use miniloop::{EventLoop, FakeClock, TimeoutError, sleep, timeout};
+/// use std::time::Duration;
+///
+/// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+/// event_loop.run_until_complete(async {
+///     let limit = timeout(Duration::from_secs(5));
+///     let outcome = limit.run(async { sleep(Duration::from_secs(3600)).await }).await;
+///     assert!(outcome.unwrap_err().is::<TimeoutError>() && limit.expired());
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn timeout(delay: impl Into<Option<Duration>>) -> Timeout {
+    let deadline = match (delay.into(), get_running_loop()) {
+        (None, _) => Deadline::Never,
+        (Some(delay), Ok(event_loop)) => Deadline::At(event_loop.time().saturating_add(delay)),
+        (Some(delay), Err(_)) => Deadline::After(delay),
+    };
+    Timeout::with(deadline)
+}
+
+/// The same with a moment on the loop's clock (`asyncio.timeout_at`). One that has passed
+/// interrupts the block at its first await that has to wait.
+pub fn timeout_at(when: impl Into<Option<Duration>>) -> Timeout {
+    Timeout::with(when.into().map_or(Deadline::Never, Deadline::At))
+}
+
+/// A limit for a block (`asyncio.Timeout`), made by [`timeout`] or [`timeout_at`]. Clones refer to
+/// one limit.
+///
+/// When time runs out, the await that the block is suspended at yields `Err(CancelledError)`; the
+/// block may clean up, and when it passes the error on, [`run`](Self::run) raises a
+/// [`TimeoutError`]. A block that swallows the error goes on, without a limit. Only the block is
+/// interrupted: other branches of a `join!` around it are not, which asyncio's can not tell apart.
+/// A cancellation of the task comes first, also one that was asked for before the block and is
+/// delivered in it; asyncio 3.13 reports a timeout then, and the cancellation is lost.
+#[derive(Clone)]
+pub struct Timeout {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    scope: Rc<Scope>,
+    phase: Cell<Phase>,
+    deadline: Cell<Deadline>,
+    timer: RefCell<Option<Timer>>,
+    expired: Cell<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    New,
+    Entered,
+    Over,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deadline {
+    Never,
+    At(Duration),
+    /// There was no loop, and so no clock, when it was made.
+    After(Duration),
+}
+
+enum Timer {
+    Soon(Handle),
+    Later(TimerHandle),
+}
+
+impl Timeout {
+    fn with(deadline: Deadline) -> Timeout {
+        let inner = Inner {
+            scope: Rc::default(),
+            phase: Cell::new(Phase::New),
+            deadline: Cell::new(deadline),
+            timer: RefCell::new(None),
+            expired: Cell::new(false),
+        };
+        Timeout {
+            inner: Rc::new(inner),
+        }
+    }
+
+    /// The moment on the loop's clock when time runs out; `None` if it does not, or if the limit
+    /// was made where no loop runs and has not been entered (`Timeout.when`).
+    pub fn when(&self) -> Option<Duration> {
+        match self.inner.deadline.get() {
+            Deadline::At(when) => Some(when),
+            Deadline::Never | Deadline::After(_) => None,
+        }
+    }
+
+    /// Whether time has run out while the block ran (`Timeout.expired`).
+    pub fn expired(&self) -> bool {
+        self.inner.expired.get()
+    }
+
+    /// Sets another moment, or none, while the block runs (`Timeout.reschedule`). A moment that
+    /// has passed interrupts it in the next tick.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotEntered`] before the block, [`RuntimeError::Over`] after it and once
+    /// time has run out.
+    pub fn reschedule(&self, when: impl Into<Option<Duration>>) -> Result<(), RuntimeError> {
+        match self.inner.phase.get() {
+            Phase::New => return Err(RuntimeError::NotEntered),
+            Phase::Entered if !self.expired() => {}
+            Phase::Entered | Phase::Over => return Err(RuntimeError::Over),
+        }
+        let event_loop = get_running_loop().map_err(|_| RuntimeError::NoRunningLoop)?;
+        let when = when.into();
+        self.inner
+            .deadline
+            .set(when.map_or(Deadline::Never, Deadline::At));
+        self.inner.set_timer(&event_loop, when);
+        Ok(())
+    }
+
+    /// Runs the block, once, as a part of the calling task.
+    ///
+    /// # Errors
+    /// [`TimeoutError`] if time ran out and the block has ended with that; what the block raises;
+    /// [`RuntimeError::EnteredTwice`]; [`RuntimeError::NotInTask`].
+    pub fn run<T, F: StdFuture<Output = Result<T>>>(
+        &self,
+        block: F,
+    ) -> impl StdFuture<Output = Result<T>> + use<T, F> {
+        let running = self.run_optional(block);
+        async move { running.await?.ok_or_else(|| TimeoutError::new().into()) }
+    }
+
+    /// The same with `None` in place of the [`TimeoutError`] (`move_on_after` of trio and anyio).
+    ///
+    /// ```
+    /// use miniloop::{EventLoop, FakeClock, sleep, timeout};
+    /// use std::time::Duration;
+    ///
+    /// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+    /// event_loop.run_until_complete(async {
+    ///     let limit = timeout(Duration::from_secs(5));
+    ///     let slept = limit.run_optional(async { sleep(Duration::from_secs(3600)).await }).await?;
+    ///     assert_eq!(slept, None);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run), but for the timeout.
+    pub fn run_optional<T, F: StdFuture<Output = Result<T>>>(
+        &self,
+        block: F,
+    ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
+        let inner = self.inner.clone();
+        async move { inner.run(block).await?.into_optional() }
+    }
+}
+
+impl Inner {
+    async fn run<T>(self: Rc<Self>, block: impl StdFuture<Output = Result<T>>) -> Result<Ended<T>> {
+        if self.phase.get() != Phase::New {
+            return Err(RuntimeError::EnteredTwice.into());
+        }
+        let event_loop = get_running_loop()?;
+        if event_loop.core.stepping().is_none() {
+            return Err(RuntimeError::NotInTask.into());
+        }
+        self.phase.set(Phase::Entered);
+        if let Deadline::After(delay) = self.deadline.get() {
+            let when = event_loop.time().saturating_add(delay);
+            self.deadline.set(Deadline::At(when));
+        }
+        let _entered = Entered(&self);
+        if let Deadline::At(when) = self.deadline.get() {
+            self.set_timer(&event_loop, Some(when));
+        }
+        run_in(self.scope.clone(), block).await
+    }
+
+    /// Sets the timer, or none, in place of the one that is there.
+    fn set_timer(self: &Rc<Self>, event_loop: &LoopHandle, when: Option<Duration>) {
+        let timer = when.map(|when| {
+            let inner = Rc::downgrade(self);
+            let expire = move || {
+                if let Some(inner) = inner.upgrade() {
+                    inner.expire();
+                }
+            };
+            if when <= event_loop.time() {
+                Timer::Soon(event_loop.call_soon(expire))
+            } else {
+                Timer::Later(event_loop.call_at(when, expire))
+            }
+        });
+        match self.timer.replace(timer) {
+            Some(Timer::Soon(handle)) => handle.cancel(),
+            Some(Timer::Later(timer)) => timer.cancel(),
+            None => {}
+        }
+    }
+
+    fn expire(&self) {
+        if self.phase.get() == Phase::Entered {
+            self.expired.set(true);
+            self.scope.cancel(CancelledError::new());
+        }
+    }
+}
+
+/// The block runs for as long as this lives.
+struct Entered<'a>(&'a Rc<Inner>);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.phase.set(Phase::Over);
+        match self.0.timer.take() {
+            Some(Timer::Soon(handle)) => handle.cancel(),
+            Some(Timer::Later(timer)) => timer.cancel(),
+            None => {}
+        }
+    }
+}
+
+impl fmt::Debug for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timeout")
+            .field("when", &self.when())
+            .field("expired", &self.expired())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits for something, but no longer than `timeout`; `None` waits as long as it takes
+/// (`asyncio.wait_for`).
+///
+/// A coroutine runs as a part of the calling task. When time runs out, what is waited for is
+/// cancelled, and the [`TimeoutError`] comes when its cleanup has ended. With a timeout of zero a
+/// finished future gives its result, and anything else is cancelled before it begins. For
+/// something that borrows, use [`timeout`].
+///
+/// # Errors
+/// [`TimeoutError`]; what the awaitable raises; a cancellation of the calling task.
+///
+/// ```
+/// use miniloop::{EventLoop, FakeClock, TimeoutError, sleep, wait_for};
+/// use std::time::Duration;
+///
+/// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+/// event_loop.run_until_complete(async {
+///     let hour = sleep(Duration::from_secs(3600));
+///     let error = wait_for(hour, Duration::from_secs(5)).await.unwrap_err();
+///     assert!(error.is::<TimeoutError>());
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn wait_for<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
+    awaitable: F,
+    timeout: impl Into<Option<Duration>>,
+) -> impl StdFuture<Output = Result<T>> {
+    let delay = timeout.into();
+    async move {
+        if delay == Some(Duration::ZERO) {
+            without_time(awaitable).await
+        } else {
+            self::timeout(delay).run(awaitable).await
+        }
+    }
+}
+
+async fn without_time<T: 'static>(awaitable: impl StdFuture<Output = Result<T>> + 'static) -> Result<T> {
+    let event_loop = get_running_loop()?;
+    let awaited = event_loop.ensure_future(awaitable);
+    if awaited.future.done() {
+        return awaited.outcome();
+    }
+    let ended = event_loop.create_future();
+    let waiter = ended.clone();
+    let key = awaited.future.when_done(move || {
+        // It may have been cancelled meanwhile.
+        let _ = waiter.set_result(());
+    });
+    let watched = Watched(&awaited.future, key);
+    awaited.future.cancel();
+    ended.await?;
+    drop(watched);
+    match awaited.outcome() {
+        Err(exception) if exception.is_cancelled() => Err(TimeoutError::new().into()),
+        outcome => outcome,
+    }
+}
+
+/// A callback on a future, which goes when this does.
+struct Watched<'a, T: 'static>(&'a Future<T>, u32);
+
+impl<T: 'static> Drop for Watched<'_, T> {
+    fn drop(&mut self) {
+        self.0.forget_when_done(self.1);
+    }
+}
