@@ -67,6 +67,12 @@ pub fn get_running_loop() -> Result<LoopHandle> {
         .ok_or_else(|| RuntimeError::NoRunningLoop.into())
 }
 
+/// In a destructor at the end of the thread there is no running loop, though one may run.
+fn set_running(event_loop: Option<LoopHandle>) {
+    let before = RUNNING.try_with(|running| running.replace(event_loop));
+    drop(before);
+}
+
 /// Boxes a callback that is to run in the context of this place.
 fn in_context(callback: impl FnOnce() + 'static) -> Callback {
     match contexts::captured() {
@@ -237,7 +243,7 @@ impl LoopHandle {
     fn enter(&self) -> Result<Running> {
         self.check_runnable()?;
         self.core.running.set(true);
-        RUNNING.with(|running| running.replace(Some(self.clone())));
+        set_running(Some(self.clone()));
         set_home(Some((self.core.id, self.core.clone())));
         Ok(Running {
             event_loop: self.clone(),
@@ -399,7 +405,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         set_home(None);
-        RUNNING.with(|running| running.replace(None));
+        set_running(None);
         drop(contexts::exchange(self.context.take()));
         let core = &self.event_loop.core;
         core.stepping.take();

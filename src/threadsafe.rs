@@ -152,7 +152,9 @@ thread_local! {
 
 /// Says which loop runs on this thread.
 pub(crate) fn set_home(home: Option<(u64, Rc<dyn Home>)>) {
-    HOME.with(|current| current.replace(home));
+    // Past the end of the thread's life its wakers take the way of other threads.
+    let before = HOME.try_with(|current| current.replace(home));
+    drop(before);
 }
 
 /// The loop with this number, if it is running on this thread. (Not where the thread is ending
