@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::future::{Future as StdFuture, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -36,9 +36,12 @@ impl<T> Ended<T> {
 }
 
 /// Runs a body in a scope, once, as a part of the task that is being stepped.
-pub(crate) async fn run_in<T>(
+///
+/// The body is boxed: as a part of this coroutine and of those around it, it would be there twice in
+/// each, so that nested blocks would grow beyond all bounds.
+pub(crate) async fn run_in<T, F: StdFuture<Output = Result<T>>>(
     scope: Rc<Scope>,
-    body: impl StdFuture<Output = Result<T>>,
+    body: Pin<Box<F>>,
 ) -> Result<Ended<T>> {
     let event_loop = get_running_loop()?;
     if !scope.enter(&event_loop) {
@@ -46,8 +49,8 @@ pub(crate) async fn run_in<T>(
     }
     // Declared before the body, and so dropped after it.
     let entered = Entered(&scope);
-    let mut body = pin!(Some(body));
-    let result = poll_fn(|cx| poll_in(&event_loop, &scope, body.as_mut(), cx)).await;
+    let mut body = Some(body);
+    let result = poll_fn(|cx| poll_in(&event_loop, &scope, &mut body, cx)).await;
     let ended = match result {
         Err(exception) if exception.is_cancelled() => {
             let outside = scope.outside(&exception);
@@ -68,7 +71,7 @@ pub(crate) async fn run_in<T>(
 fn poll_in<T, F: StdFuture<Output = Result<T>>>(
     event_loop: &LoopHandle,
     scope: &Rc<Scope>,
-    mut body: Pin<&mut Option<F>>,
+    body: &mut Option<Pin<Box<F>>>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
     let core = &event_loop.core;
@@ -79,13 +82,13 @@ fn poll_in<T, F: StdFuture<Output = Result<T>>>(
         scope,
         outer: core.exchange_scope(Some(scope.clone())),
     };
-    let polled = match body.as_mut().as_pin_mut() {
-        Some(body) => body.poll(cx),
+    let polled = match body {
+        Some(body) => body.as_mut().poll(cx),
         None => Poll::Pending,
     };
     drop(polling);
     if polled.is_pending() && !scope.suspended(due) {
-        body.set(None);
+        *body = None;
         return Poll::Ready(Err(CancelledError::new().into()));
     }
     polled
@@ -189,7 +192,7 @@ impl CancelScope {
         &self,
         body: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
-        let inner = self.inner.clone();
+        let (inner, body) = (self.inner.clone(), Box::pin(body));
         async move {
             if inner.entered.replace(true) {
                 return Err(RuntimeError::EnteredTwice.into());

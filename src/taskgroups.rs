@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future as StdFuture;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::errors::{CancelledError, Exception, ExceptionGroup, Result, RuntimeError};
@@ -166,7 +167,7 @@ impl TaskGroup {
         &self,
         block: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
-        let inner = self.inner.clone();
+        let (inner, block) = (self.inner.clone(), Box::pin(block));
         async move { inner.run(block).await }
     }
 }
@@ -232,7 +233,10 @@ impl Inner {
         }
     }
 
-    async fn run<T>(self: Rc<Self>, block: impl StdFuture<Output = Result<T>>) -> Result<Option<T>> {
+    async fn run<T, F: StdFuture<Output = Result<T>>>(
+        self: Rc<Self>,
+        block: Pin<Box<F>>,
+    ) -> Result<Option<T>> {
         if self.phase.get() != Phase::New {
             return Err(RuntimeError::EnteredTwice.into());
         }
@@ -284,7 +288,7 @@ impl Inner {
         while !self.tasks.borrow().is_empty() {
             let all_ended = event_loop.create_future();
             self.all_ended.replace(Some(all_ended.clone()));
-            match run_in(Rc::default(), all_ended).await? {
+            match run_in(Rc::default(), Box::pin(all_ended)).await? {
                 Ended::With(Ok(())) | Ended::Interrupted => {}
                 Ended::With(Err(exception)) => return Err(exception),
                 Ended::Cancelled(exception, source) => {

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future as StdFuture;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ enum Phase {
 enum Deadline {
     Never,
     At(Duration),
-    /// There was no loop, and so no clock, when it was made.
+    /// Counted from when it is entered.
     After(Duration),
 }
 
@@ -168,13 +169,16 @@ impl Timeout {
         &self,
         block: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
-        let inner = self.inner.clone();
+        let (inner, block) = (self.inner.clone(), Box::pin(block));
         async move { inner.run(block).await?.into_optional() }
     }
 }
 
 impl Inner {
-    async fn run<T>(self: Rc<Self>, block: impl StdFuture<Output = Result<T>>) -> Result<Ended<T>> {
+    async fn run<T, F: StdFuture<Output = Result<T>>>(
+        self: Rc<Self>,
+        block: Pin<Box<F>>,
+    ) -> Result<Ended<T>> {
         if self.phase.get() != Phase::New {
             return Err(RuntimeError::EnteredTwice.into());
         }
@@ -275,19 +279,24 @@ pub fn wait_for<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
     awaitable: F,
     timeout: impl Into<Option<Duration>>,
 ) -> impl StdFuture<Output = Result<T>> {
-    let delay = timeout.into();
+    let (deadline, awaitable) = (timeout.into(), Box::new(awaitable));
     async move {
-        if delay == Some(Duration::ZERO) {
-            without_time(awaitable).await
-        } else {
-            self::timeout(delay).run(awaitable).await
-        }
+        let deadline = match deadline {
+            Some(Duration::ZERO) => return without_time(awaitable).await,
+            Some(delay) => Deadline::After(delay),
+            None => Deadline::Never,
+        };
+        let limit = Timeout::with(deadline).inner;
+        let ended = limit.run(Box::into_pin(awaitable)).await?;
+        ended.into_optional()?.ok_or_else(|| TimeoutError::new().into())
     }
 }
 
-async fn without_time<T: 'static>(awaitable: impl StdFuture<Output = Result<T>> + 'static) -> Result<T> {
+async fn without_time<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
+    awaitable: Box<F>,
+) -> Result<T> {
     let event_loop = get_running_loop()?;
-    let awaited = event_loop.ensure_future(awaitable);
+    let awaited = event_loop.ensure_future(*awaitable);
     if awaited.future.done() {
         return awaited.outcome();
     }

@@ -103,6 +103,7 @@ pub(crate) struct Core {
     pub(super) stepping: RefCell<Option<Stepping>>,
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
+    moments: Cell<u64>,
     pub(super) running: Cell<bool>,
     pub(super) stopping: Cell<bool>,
     pub(super) closed: Cell<bool>,
@@ -139,6 +140,7 @@ impl Core {
             tasks_made: Cell::new(0),
             stepping: RefCell::new(None),
             scope: RefCell::new(None),
+            moments: Cell::new(0),
             running: Cell::new(false),
             stopping: Cell::new(false),
             closed: Cell::new(false),
@@ -319,6 +321,12 @@ impl Core {
 
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {
         self.scope.borrow().clone()
+    }
+
+    /// Moments in the life of scopes, counted.
+    pub(super) fn next_moment(&self) -> u64 {
+        self.moments.set(self.moments.get() + 1);
+        self.moments.get()
     }
 
     /// Makes a scope the innermost one and returns what was that before.

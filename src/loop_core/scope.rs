@@ -22,6 +22,8 @@ pub(crate) struct Scope {
     over: Cell<bool>,
     /// It was asked to stop, with this error.
     error: RefCell<Option<CancelledError>>,
+    /// When, if it was entered then.
+    cancelled: Cell<u64>,
     /// No await has delivered that yet.
     pending: Cell<bool>,
     /// It was passed on to what the body waits for, and has not come back yet.
@@ -39,6 +41,10 @@ struct Place {
     parent: Option<Rc<Scope>>,
     /// How many requests to cancel the task there had been before.
     requests: u32,
+    /// When it was entered, in the order of such moments, and of cancellations.
+    entered: u64,
+    /// The outermost scope around it that had been cancelled before without delivering it.
+    undelivered: Option<Rc<Scope>>,
     /// What wakes the body, if something inside the task polls it with a waker of its own.
     waker: Option<Waker>,
 }
@@ -61,10 +67,16 @@ impl Scope {
         if self.was_cancelled() {
             control.count_scope(true);
         }
+        let parent = event_loop.core.scope();
+        let undelivered = parent
+            .as_ref()
+            .and_then(|scope| scope.outermost(|scope| scope.pending.get() || scope.passed_on.get()));
         let place = Place {
             event_loop: event_loop.clone(),
-            parent: event_loop.core.scope(),
+            parent,
             requests: control.requests(),
+            entered: event_loop.core.next_moment(),
+            undelivered,
             task,
             control,
             waker: None,
@@ -104,6 +116,7 @@ impl Scope {
             self.pending.set(true);
             return true;
         };
+        self.cancelled.set(place.event_loop.core.next_moment());
         if first {
             place.control.count_scope(true);
         }
@@ -216,6 +229,16 @@ impl Scope {
         found
     }
 
+    fn outermost(self: &Rc<Self>, mut is_it: impl FnMut(&Rc<Scope>) -> bool) -> Option<Rc<Scope>> {
+        let mut found = None;
+        self.for_each_outwards(|scope| {
+            if is_it(scope) {
+                found = Some(scope.clone());
+            }
+        });
+        found
+    }
+
     fn for_each_outwards(self: &Rc<Self>, mut visit: impl FnMut(&Rc<Scope>)) {
         let mut next = Some(self.clone());
         while let Some(scope) = next {
@@ -228,7 +251,7 @@ impl Scope {
     /// Whose cancellation it was that ended the body: `None` if it was this scope's own.
     ///
     /// It is somebody else's if the task was asked since, or had been asked before and delivers it
-    /// here; or if a scope around this one is cancelled too: that one is to see it.
+    /// here; or if the same is true of a scope around this one: that one is to see it.
     pub(crate) fn outside(&self, exception: &Exception) -> Option<Outside> {
         let place = self.place()?;
         let error = exception.downcast_ref::<CancelledError>();
@@ -236,15 +259,12 @@ impl Scope {
         if of_task || place.control.requests() > place.requests {
             return Some(Outside::Task(place.control));
         }
-        let mut outer = None;
-        if let Some(parent) = place.parent {
-            parent.for_each_outwards(|scope| {
-                if scope.was_cancelled() {
-                    outer = Some(scope.clone());
-                }
-            });
-        }
-        outer.map(Outside::Scope)
+        let here = |scope: &Rc<Scope>| {
+            let undelivered = place.undelivered.as_ref();
+            let delivered = undelivered.is_some_and(|other| Rc::ptr_eq(other, scope) && !scope.pending.get());
+            delivered || scope.cancelled.get() > place.entered
+        };
+        place.parent?.outermost(here).map(Outside::Scope)
     }
 }
 

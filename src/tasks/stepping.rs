@@ -222,13 +222,15 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         let poll = |waker: &std::task::Waker| {
             // Another task is being stepped if this one is started eagerly.
             let outer = core.set_stepping(self.clone(), waker);
-            let scope = core.exchange_scope(None);
+            let scope = core.scope().and_then(|_| core.exchange_scope(None));
             let context = part.enter_context();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 self.poll(&mut PollContext::from_waker(waker))
             }));
             part.leave_context(context);
-            core.exchange_scope(scope);
+            if scope.is_some() {
+                core.exchange_scope(scope);
+            }
             core.restore_stepping(outer);
             polled.transpose()
         };
