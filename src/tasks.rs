@@ -13,13 +13,12 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context as PollContext, Poll};
 
-use crate::contexts::Context;
+use crate::contexts::{self, Context};
 use crate::errors::Result;
 use crate::futures::{Future, Take};
 use crate::handles::TaskControl;
 use crate::loop_core::{LoopHandle, get_running_loop};
 pub use any::{AnyTask, all_tasks, current_task};
-use stepping::Settings;
 
 /// A coroutine that the loop runs, and its outcome (`asyncio.Task`).
 ///
@@ -166,14 +165,20 @@ impl LoopHandle {
         &self,
         coroutine: impl StdFuture<Output = Result<T>> + 'static,
     ) -> Task<T> {
-        self.task_builder().create_task(coroutine)
+        let task = stepping::new_task(self, coroutine);
+        task.furnish(None, contexts::captured());
+        Task {
+            future: task.start(false),
+        }
     }
 
     /// Settings for a task: its name, its context, whether it starts at once.
     pub fn task_builder(&self) -> TaskBuilder {
         TaskBuilder {
             event_loop: self.clone(),
-            settings: Settings::default(),
+            name: None,
+            context: None,
+            eager: false,
         }
     }
 }
@@ -194,19 +199,21 @@ impl LoopHandle {
 #[must_use = "nothing is made before `create_task`"]
 pub struct TaskBuilder {
     event_loop: LoopHandle,
-    settings: Settings,
+    name: Option<String>,
+    context: Option<Context>,
+    eager: bool,
 }
 
 impl TaskBuilder {
     /// The task's name (`name=`).
     pub fn name(mut self, name: impl Into<String>) -> TaskBuilder {
-        self.settings.name = Some(name.into());
+        self.name = Some(name.into());
         self
     }
 
     /// The context that all its steps run in, instead of a copy of the current one (`context=`).
     pub fn context(mut self, context: Context) -> TaskBuilder {
-        self.settings.context = Some(context);
+        self.context = Some(context);
         self
     }
 
@@ -214,14 +221,16 @@ impl TaskBuilder {
     /// wait (`eager_start=`). A coroutine that does not wait is then done at once, and was never
     /// scheduled. Where the loop is not running, the task is scheduled as always.
     pub fn eager_start(mut self, eager: bool) -> TaskBuilder {
-        self.settings.eager = eager;
+        self.eager = eager;
         self
     }
 
     /// Has the loop run the coroutine: [`LoopHandle::create_task`].
     pub fn create_task<T: 'static>(self, coroutine: impl StdFuture<Output = Result<T>> + 'static) -> Task<T> {
+        let task = stepping::new_task(&self.event_loop, coroutine);
+        task.furnish(self.name, self.context.or_else(contexts::captured));
         Task {
-            future: stepping::begin(&self.event_loop, self.settings, coroutine),
+            future: task.start(self.eager),
         }
     }
 }
@@ -229,8 +238,8 @@ impl TaskBuilder {
 impl fmt::Debug for TaskBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TaskBuilder")
-            .field("name", &self.settings.name)
-            .field("eager_start", &self.settings.eager)
+            .field("name", &self.name)
+            .field("eager_start", &self.eager)
             .finish_non_exhaustive()
     }
 }
@@ -242,8 +251,10 @@ pub fn create_task<T: 'static>(coroutine: impl StdFuture<Output = Result<T>> + '
     match get_running_loop() {
         Ok(event_loop) => event_loop.create_task(coroutine),
         Err(error) => {
-            let future = stepping::refused(&LoopHandle::closed(), coroutine, error);
-            Task { future }
+            let task = stepping::new_task(&LoopHandle::closed(), coroutine);
+            Task {
+                future: task.refuse(error),
+            }
         }
     }
 }

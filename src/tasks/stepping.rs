@@ -29,9 +29,9 @@ use crate::raw_task::{Lent, Pinned};
 use crate::ready::Runnable;
 use crate::threadsafe::RemoteWaker;
 
-type TaskCell<T, F> = Pinned<Shared<T>, F>;
+pub(super) type TaskCell<T, F> = Pinned<Shared<T>, F>;
 
-struct Shared<T> {
+pub(super) struct Shared<T> {
     state: State<T>,
     part: TaskPart,
 }
@@ -181,22 +181,26 @@ impl TaskPart {
     }
 
     /// Makes its context the current one; returns the one before, to be given to `leave_context`.
+    #[inline]
     fn enter_context(&self) -> Option<Context> {
         let extra = self.extra.borrow();
-        let context = extra.as_ref().and_then(|extra| extra.context.clone());
-        if context.is_some() || contexts::in_use() {
-            contexts::exchange(context)
-        } else {
-            None
+        if extra.is_none() && !contexts::in_use() {
+            return None;
+        }
+        contexts::exchange(extra.as_ref().and_then(|extra| extra.context.clone()))
+    }
+
+    #[inline]
+    fn leave_context(&self, outer: Option<Context>) {
+        if outer.is_some() || contexts::in_use() {
+            self.keep_context(outer);
         }
     }
 
-    fn leave_context(&self, outer: Option<Context>) {
-        if outer.is_some() || contexts::in_use() {
-            let own = contexts::exchange(outer);
-            if own.is_some() {
-                self.edit_extra(|extra| extra.context = own);
-            }
+    fn keep_context(&self, outer: Option<Context>) {
+        let own = contexts::exchange(outer);
+        if own.is_some() {
+            self.edit_extra(|extra| extra.context = own);
         }
     }
 }
@@ -557,62 +561,44 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Pin
     }
 }
 
-/// Makes a task of a coroutine and schedules its first step; if it is to be eager, and the loop is
-/// running, that step is made now.
-pub(super) fn begin<T: 'static>(
+/// Makes a task of a coroutine, which is not scheduled yet.
+pub(super) fn new_task<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
     event_loop: &LoopHandle,
-    settings: Settings,
-    coroutine: impl StdFuture<Output = Result<T>> + 'static,
-) -> Future<T> {
+    coroutine: F,
+) -> Rc<TaskCell<T, F>> {
     let shared = Shared {
         state: State::pending(event_loop.clone(), Kind::Task),
         part: TaskPart::new(event_loop.core.task_begins()),
     };
-    let (name, context) = (settings.name, settings.context.or_else(contexts::captured));
-    if name.is_some() || context.is_some() {
-        shared
-            .part
-            .edit_extra(|extra| (extra.name, extra.context) = (name, context));
-    }
-    if event_loop.is_closed() {
-        return refuse(shared, coroutine, RuntimeError::LoopClosed.into());
-    }
-    let cell = Pinned::new(shared, coroutine);
-    if settings.eager && event_loop.is_running() {
-        cell.clone().run();
-    } else {
-        cell.clone().schedule();
-    }
-    Future::of(cell)
+    Pinned::new(shared, coroutine)
 }
 
-/// A task that has failed from the start; its coroutine is dropped.
-pub(super) fn refused<T: 'static>(
-    event_loop: &LoopHandle,
-    coroutine: impl StdFuture<Output = Result<T>> + 'static,
-    error: Exception,
-) -> Future<T> {
-    let shared = Shared {
-        state: State::pending(event_loop.clone(), Kind::Task),
-        part: TaskPart::new(event_loop.core.task_begins()),
-    };
-    refuse(shared, coroutine, error)
-}
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F> {
+    /// Sets what it is not to have by default.
+    pub(super) fn furnish(&self, name: Option<String>, context: Option<Context>) {
+        if name.is_some() || context.is_some() {
+            self.part()
+                .edit_extra(|extra| (extra.name, extra.context) = (name, context));
+        }
+    }
 
-fn refuse<T: 'static>(
-    shared: Shared<T>,
-    coroutine: impl StdFuture<Output = Result<T>> + 'static,
-    error: Exception,
-) -> Future<T> {
-    let cell = Pinned::new(shared, coroutine);
-    cell.end(Outcome::Failed(error));
-    Future::of(cell)
-}
+    /// Schedules its first step; if it is to be eager, and the loop is running, makes it now.
+    pub(super) fn start(self: Rc<Self>, eager: bool) -> Future<T> {
+        let event_loop = self.event_loop();
+        if event_loop.is_closed() {
+            return self.refuse(RuntimeError::LoopClosed.into());
+        }
+        if eager && event_loop.is_running() {
+            self.clone().run();
+        } else {
+            self.clone().schedule();
+        }
+        Future::of(self)
+    }
 
-/// What a task may be given at its start.
-#[derive(Default)]
-pub(super) struct Settings {
-    pub(super) name: Option<String>,
-    pub(super) context: Option<Context>,
-    pub(super) eager: bool,
+    /// It has failed from the start; its coroutine is dropped.
+    pub(super) fn refuse(self: Rc<Self>, error: Exception) -> Future<T> {
+        self.end(Outcome::Failed(error));
+        Future::of(self)
+    }
 }
