@@ -8,6 +8,7 @@ use std::ops::Deref;
 use crate::clock::Clock;
 use crate::errors::{Result, RuntimeError};
 use crate::loop_core::{LoopHandle, Mode};
+use crate::tasks::ensure::Ensured;
 
 /// An event loop (`asyncio.EventLoop`, the brief's `EventLoop`).
 ///
@@ -85,7 +86,14 @@ impl EventLoop {
     ) -> Result<T> {
         // Before the coroutine becomes a task: where the loop can not run, nothing is scheduled.
         self.check_runnable()?;
-        let awaited = self.ensure_future(awaitable);
+        self.run_until_done(self.ensure_future(awaitable))
+    }
+
+    /// The same for what is a future or task already.
+    pub(crate) fn run_until_done<T: 'static, F>(&self, awaited: Ensured<T, F>) -> Result<T>
+    where
+        F: StdFuture<Output = Result<T>> + 'static,
+    {
         let future = awaited.future.clone();
         if !future.get_loop().is_same(&self.handle) {
             // What is done already needs no loop, but its outcome is that of a run.

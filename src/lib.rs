@@ -166,7 +166,7 @@
 //! | `sock_recv`, `sock_recv_into`, `sock_sendall`, `sock_accept`, `sock_connect` | the same on [`LoopHandle`] | `sockets.rs` |
 //! | `call_soon_threadsafe` | [`ThreadsafeHandle::call_soon_threadsafe`] | `threadsafe.rs` |
 //! | `set_exception_handler` and its like | the same on [`LoopHandle`] | `hooks.rs`, `loop_core/failures.rs` |
-//! | `asyncio.run` | [`run`] | `runners.rs` |
+//! | `asyncio.run`, `asyncio.Runner` | [`run`], [`Runner`] | `runners.rs` |
 //!
 //! # Where to look first
 //!
@@ -218,7 +218,7 @@ pub use futures::{CallbackKey, Future, Take};
 pub use handles::{Handle, TimerHandle};
 pub use hooks::ExceptionContext;
 pub use loop_core::{LoopHandle, get_running_loop};
-pub use runners::run;
+pub use runners::{Runner, run};
 pub use scopes::CancelScope;
 pub use selector::source::{Pollable, Source};
 pub use sleep::sleep;

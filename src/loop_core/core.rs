@@ -257,10 +257,6 @@ impl Core {
         self.tasks.set(self.tasks.get() - 1);
     }
 
-    pub(crate) fn unfinished_tasks(&self) -> usize {
-        self.tasks.get()
-    }
-
     /// All there is that may be a task: what is owned, and what waits for its first step.
     pub(crate) fn runnables(&self) -> Vec<Rc<dyn Runnable>> {
         let owned = self.owned.borrow();

@@ -139,6 +139,8 @@ pub fn error_kind(message: &str) -> String {
         "never-retrieved".into()
     } else if message.contains("destroyed but") {
         "destroyed-pending".into()
+    } else if message.starts_with("unhandled exception during run() shutdown") {
+        "shutdown-error".into()
     } else if message.starts_with("Unhandled error in exception handler") {
         "handler-failed".into()
     } else {

@@ -302,7 +302,7 @@ fn a_failure_during_the_cleanup_is_logged_where_no_handler_is_set() {
         yields(1).await
     })
     .unwrap();
-    assert_eq!(trace.lines(), ["log:error:never-retrieved:error:cleanup"]);
+    assert_eq!(trace.lines(), ["log:error:shutdown-error:error:cleanup"]);
 }
 
 #[test]

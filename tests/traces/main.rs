@@ -64,8 +64,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("runs_to_a_result_or_an_error", "later: current_task"),
     ("sleepers_wake_by_duration", "later: wait"),
     ("accept_several_clients", "later: gather"),
-    ("runner_cancels_what_is_left", "later: Runner"),
-    ("runner_reports_errors_of_the_cleanup", "later: Runner"),
     ("coroutine_from_a_thread", "later: run_coroutine_threadsafe"),
     ("blocking_socket_in_debug_mode", "later: debug mode"),
     ("slow_callback_in_debug_mode", "later: debug mode"),

@@ -1,13 +1,20 @@
-//! `close`: when it is refused, and what a closed loop refuses.
+//! `close`: when it is refused, and what a closed loop refuses. `Runner`: what it does before.
 
 use std::time::Duration;
 
-use crate::common::{Trace, attempt, pair};
+use miniloop::{Result, Runner, create_task, sleep};
+
+use crate::common::{Boom, Trace, attempt, elapsed, pair, virtual_loop, watch, yields};
 use crate::registry::VirtualLoop;
 
 scenarios! {
     area: "shutdown",
-    calls: [closing_rules, closed_loop_refuses_work],
+    calls: [
+        closing_rules,
+        closed_loop_refuses_work,
+        runner_cancels_what_is_left,
+        runner_reports_errors_of_the_cleanup,
+    ],
     mains: [],
 }
 
@@ -47,4 +54,45 @@ fn closed_loop_refuses_work(event_loop: &VirtualLoop, trace: &Trace) {
     trace.push(format!("remove:{}", event_loop.remove_reader(&b)));
     handle.cancel();
     trace.push(format!("running:{}", event_loop.is_running()));
+}
+
+fn runner_cancels_what_is_left(_: &VirtualLoop, trace: &Trace) {
+    let runner = Runner::with_loop(virtual_loop().0);
+    let (event_loop, log) = (runner.get_loop(), trace.clone());
+    let left_over = async move {
+        let slept = sleep(Duration::from_secs(60)).await;
+        log.push("cleanup");
+        sleep(Duration::from_secs(2)).await?;
+        log.push(format!("cleaned@{}", elapsed(&event_loop)));
+        slept
+    };
+    let log = trace.clone();
+    let main = async move {
+        create_task(left_over);
+        yields(1).await?;
+        log.push("main-ends");
+        Ok("value")
+    };
+    trace.push(attempt(runner.run(main)));
+    let event_loop = runner.get_loop();
+    runner.close().expect("a clean-up");
+    trace.push(format!("closed:{}", event_loop.is_closed()));
+}
+
+fn runner_reports_errors_of_the_cleanup(_: &VirtualLoop, trace: &Trace) {
+    let runner = Runner::with_loop(virtual_loop().0);
+    let event_loop = runner.get_loop();
+    watch(&event_loop, trace);
+    let main = async {
+        create_task(async {
+            let _ = sleep(Duration::from_secs(60)).await;
+            Err::<(), _>(Boom("cleanup").into())
+        });
+        yields(1).await?;
+        let failed: Result<()> = Err(Boom("main").into());
+        failed
+    };
+    trace.push(attempt(runner.run(main)));
+    runner.close().expect("a clean-up");
+    trace.push(format!("closed:{}", event_loop.is_closed()));
 }
