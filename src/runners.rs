@@ -134,12 +134,7 @@ impl Runner {
             task.cancel();
         }
         let ended = self.run_until_ended(&left);
-        for task in left {
-            self.report_failure(&task);
-            // The last handle drops the task's result.
-            self.event_loop
-                .guard("Exception while a task was dropped", || drop(task));
-        }
+        left.iter().for_each(|task| self.report_failure(task));
         ended
     }
 
@@ -176,16 +171,19 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // After `close` there is nothing left to do.
-        if let Err(error) = self.cancel_what_is_left() {
-            let context = ExceptionContext::new("Exception in the clean-up of a dropped runner");
-            self.event_loop
-                .call_exception_handler(&context.with_exception(error));
-        }
+        const WHERE: &str = "Exception in the clean-up of a dropped runner";
+        let event_loop = self.event_loop.handle();
+        // This may be in the middle of an unwinding, which a second panic would turn into an abort.
+        event_loop.guard(WHERE, || {
+            // After `close` there is nothing left to do.
+            if let Err(error) = self.cancel_what_is_left() {
+                let context = ExceptionContext::new(WHERE).with_exception(error);
+                event_loop.call_exception_handler(&context);
+            }
+        });
         let _ = self.event_loop.close();
         let context = std::mem::take(&mut self.context);
-        self.event_loop
-            .guard("Exception while a context was dropped", || drop(context));
+        event_loop.guard("Exception while a context was dropped", || drop(context));
     }
 }
 

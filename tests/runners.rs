@@ -4,8 +4,12 @@
 mod common;
 mod support;
 
+#[path = "runners/closing.rs"]
+mod closing;
 #[path = "runners/left_over.rs"]
 mod left_over;
+#[path = "runners/runner.rs"]
+mod runner;
 
 use std::cell::Cell;
 use std::rc::Rc;
