@@ -130,6 +130,8 @@
 //! operation (a sleep, a `sock_*`) whose last handle is dropped is abandoned at once, which is what
 //! `select!` does to the branch that lost.
 //!
+//! All of that with examples is on [a page of its own](docs::cancellation).
+//!
 //! # Failures never disappear
 //!
 //! A panic in a callback is caught and goes to the
@@ -184,6 +186,7 @@ struct Readme;
 mod clock;
 mod completer;
 mod contexts;
+pub mod docs;
 mod errors;
 mod event_loop;
 mod few;

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use miniloop::{
-    ContextVar, ExceptionContext, LoopHandle, Result, RuntimeError, create_task, get_running_loop, run, sleep,
+    ContextVar, ExceptionContext, LoopHandle, Result, Runner, RuntimeError, create_task, get_running_loop,
+    run, sleep,
 };
 
 use crate::HOUR;
@@ -436,6 +437,29 @@ fn a_runner_dropped_by_another_runners_destructor_cleans_up_as_well() {
     // The timer is dropped when the outer loop is closed: no loop is running then.
     outer.get_loop().call_later(HOUR, move || drop(inner));
     outer.close().unwrap();
+    assert_eq!(events.lines(), ["cancelled"]);
+}
+
+#[test]
+fn a_runner_that_ends_with_its_thread_cleans_up() {
+    thread_local! {
+        static RUNNER: RefCell<Option<Runner>> = const { RefCell::new(None) };
+    }
+    let events = Trace::new();
+    let log = events.clone();
+    let thread = std::thread::spawn(move || {
+        // Its destructor is registered before anything of the runner's is.
+        RUNNER.set(None);
+        let runner = virtual_runner();
+        runner
+            .run(async {
+                create_task(sleeper(log));
+                yields(1).await
+            })
+            .unwrap();
+        RUNNER.set(Some(runner));
+    });
+    thread.join().unwrap();
     assert_eq!(events.lines(), ["cancelled"]);
 }
 
