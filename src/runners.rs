@@ -116,7 +116,14 @@ impl Runner {
     /// Those of the clean-up itself: [`RuntimeError::Deadlock`] if a task that was cancelled waits
     /// for something that nothing can bring; [`RuntimeError::OtherLoopRunning`] if tasks are left
     /// and this is called inside another loop; what the system says to the poll. The loop is
-    /// closed all the same.
+    /// closed all the same. A runner is closed once:
+    ///
+    /// ```compile_fail,E0382
+    /// let runner = miniloop::Runner::new()?;
+    /// runner.close()?;
+    /// runner.close()?;
+    /// # Ok::<(), miniloop::Exception>(())
+    /// ```
     pub fn close(self) -> Result<()> {
         let cleaned_up = self.cancel_what_is_left();
         // What is dropped in the end finds a closed loop.
