@@ -114,6 +114,14 @@ impl<T> State<T> {
         matches!(self.outcome().as_deref(), Some(Outcome::Cancelled(_)))
     }
 
+    /// The exception of a cancelled one.
+    pub(super) fn cancellation(&self) -> Option<Exception> {
+        match self.outcome().as_deref() {
+            Some(Outcome::Cancelled(exception)) => Some(exception.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether it has failed; that is not looking at the exception.
     pub(crate) fn is_failed(&self) -> bool {
         matches!(self.outcome().as_deref(), Some(Outcome::Failed(_)))

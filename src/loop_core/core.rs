@@ -47,7 +47,7 @@ pub(crate) trait Stepper: Runnable {
     fn waits_in(&self, scope: &Rc<Scope>) -> Vec<Rc<dyn Cancel>>;
 }
 
-pub(crate) struct Stepping {
+pub(super) struct Stepping {
     task: Rc<dyn Stepper>,
     waker: WakerIdentity,
 }
@@ -101,6 +101,8 @@ pub(crate) struct Core {
     pub(super) tasks: Cell<usize>,
     tasks_made: Cell<u64>,
     pub(super) stepping: RefCell<Option<Stepping>>,
+    /// The steps around that one, if it was begun eagerly.
+    outer_steps: RefCell<Vec<Stepping>>,
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
     moments: Cell<u64>,
@@ -139,6 +141,7 @@ impl Core {
             tasks: Cell::new(0),
             tasks_made: Cell::new(0),
             stepping: RefCell::new(None),
+            outer_steps: RefCell::default(),
             scope: RefCell::new(None),
             moments: Cell::new(0),
             running: Cell::new(false),
@@ -257,11 +260,15 @@ impl Core {
         self.tasks.set(self.tasks.get() - 1);
     }
 
-    /// All there is that may be a task: what is owned, and what waits for its first step.
+    /// All there is that may be a task: what is owned, and what waits for its first step or is
+    /// making it.
     pub(crate) fn runnables(&self) -> Vec<Rc<dyn Runnable>> {
-        let owned = self.owned.borrow();
-        let ready = self.ready.borrow();
-        owned.values().chain(ready.steps()).cloned().collect()
+        let (owned, ready) = (self.owned.borrow(), self.ready.borrow());
+        let (inner, outer) = (self.stepping.borrow(), self.outer_steps.borrow());
+        let stepping = outer.iter().chain(inner.as_ref());
+        let stepping = stepping.map(|stepping| stepping.task.clone() as Rc<dyn Runnable>);
+        let known = owned.values().chain(ready.steps()).cloned();
+        known.chain(stepping).collect()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
@@ -280,14 +287,23 @@ impl Core {
         &self.inbox
     }
 
-    /// Says which task is being stepped, and with which waker; returns what was there.
-    pub(crate) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) -> Option<Stepping> {
+    /// Says which task is being stepped, and with which waker. True if it is inside another's step.
+    pub(crate) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) -> bool {
         let waker = identity(waker);
-        self.stepping.replace(Some(Stepping { task, waker }))
+        let Some(outer) = self.stepping.replace(Some(Stepping { task, waker })) else {
+            return false;
+        };
+        self.outer_steps.borrow_mut().push(outer);
+        true
     }
 
-    /// The step is over; `outer` is what was being stepped around it.
-    pub(crate) fn restore_stepping(&self, outer: Option<Stepping>) {
+    /// The step is over.
+    pub(crate) fn clear_stepping(&self, is_inner: bool) {
+        let outer = if is_inner {
+            self.outer_steps.borrow_mut().pop()
+        } else {
+            None
+        };
         let ended = self.stepping.replace(outer);
         drop(ended);
     }

@@ -210,7 +210,6 @@ impl Scope {
         let mut taken = None;
         self.for_each_outwards(|scope| {
             if scope.pending.replace(false) {
-                scope.passed_on.set(false);
                 taken = scope.error.borrow().clone();
             }
         });

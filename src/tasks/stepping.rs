@@ -225,7 +225,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         let (part, core) = (self.part(), &self.event_loop().core);
         let poll = |waker: &std::task::Waker| {
             // Another task is being stepped if this one is started eagerly.
-            let outer = core.set_stepping(self.clone(), waker);
+            let is_inner = core.set_stepping(self.clone(), waker);
             let scope = core.scope().and_then(|_| core.exchange_scope(None));
             let context = part.enter_context();
             let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -235,7 +235,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             if scope.is_some() {
                 core.exchange_scope(scope);
             }
-            core.restore_stepping(outer);
+            core.clear_stepping(is_inner);
             polled.transpose()
         };
         if let Some(remote) = part.remote() {
@@ -324,6 +324,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         }
         let waits = part.waits.borrow_mut().take();
         drop(waits);
+        let context = part
+            .extra
+            .borrow_mut()
+            .as_mut()
+            .and_then(|extra| extra.context.take());
+        if context.is_some() {
+            event_loop.guard("Exception while a task's context was dropped", || drop(context));
+        }
         let _ = finish(self.clone(), outcome);
         event_loop.core.disown(part.key.replace(OwnedKey::null()));
     }
@@ -409,19 +417,20 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
 
     fn take_cancellation(&self) -> Option<CancelledError> {
         let part = self.part();
-        // One interruption is for the task and for all scopes that it is in.
         let scope = self.event_loop().core.scope();
-        let of_scope = scope.and_then(|scope| scope.take_pending());
-        if !part.must_cancel.replace(false) {
-            // One that was passed on and comes back with this was first.
-            return of_scope.map(|error| match part.passed_on.replace(false) {
-                true => part.cancellation(),
-                false => error,
-            });
+        let of_scope = scope.as_ref().and_then(|scope| scope.take_pending());
+        let of_task = part.must_cancel.replace(false);
+        if !of_task && of_scope.is_none() {
+            return None;
         }
+        // One interruption is for the task and for all scopes that this await is in.
         part.due.set(false);
-        part.passed_on.set(false);
-        Some(part.cancellation())
+        self.resumed();
+        if of_task {
+            Some(part.cancellation())
+        } else {
+            of_scope
+        }
     }
 
     fn resumed(&self) {
