@@ -77,6 +77,31 @@ impl LoopHandle {
     ///
     /// When the last handle is dropped or it is cancelled, its timer is gone at once.
     pub fn sleep(&self, delay: Duration) -> Future<()> {
+        self.sleep_or_yield((!delay.is_zero()).then(|| self.time().saturating_add(delay)))
+    }
+
+    /// A future that is done when the time of the loop's clock is `when`. A moment that has come
+    /// already is a bare yield, as a [`sleep`](Self::sleep) of zero is.
+    ///
+    /// So a wait for a moment does not drift, as a series of sleeps does: each of those begins
+    /// when the loop got round to it.
+    ///
+    /// ```
+    /// use miniloop::{EventLoop, FakeClock};
+    /// use std::time::Duration;
+    ///
+    /// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+    /// let when = event_loop.time() + Duration::from_secs(10);
+    /// event_loop.run_until_complete(event_loop.sleep_until(when))?;
+    /// assert_eq!(event_loop.time(), when);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sleep_until(&self, when: Duration) -> Future<()> {
+        self.sleep_or_yield((when > self.time()).then_some(when))
+    }
+
+    /// Sleeps until a moment; `None` is a bare yield.
+    fn sleep_or_yield(&self, when: Option<Duration>) -> Future<()> {
         if self.is_closed() {
             return Future::failed(self, RuntimeError::LoopClosed);
         }
@@ -85,16 +110,17 @@ impl LoopHandle {
             timer: RefCell::new(None),
             kept: Kept::default(),
         });
-        if delay.is_zero() {
-            self.core.schedule_step(sleep.clone());
-        } else {
-            let sleeper = Rc::downgrade(&sleep);
-            let timer = self.call_later(delay, move || {
-                if let Some(sleeper) = sleeper.upgrade() {
-                    sleeper.run();
-                }
-            });
-            sleep.timer.replace(Some(timer));
+        match when {
+            None => self.core.schedule_step(sleep.clone()),
+            Some(when) => {
+                let sleeper = Rc::downgrade(&sleep);
+                let timer = self.call_at(when, move || {
+                    if let Some(sleeper) = sleeper.upgrade() {
+                        sleeper.run();
+                    }
+                });
+                sleep.timer.replace(Some(timer));
+            }
         }
         Future::of(sleep)
     }
