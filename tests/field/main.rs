@@ -17,6 +17,7 @@ mod connecting;
 mod control;
 mod descriptors;
 mod futures;
+mod intervals;
 mod lifetimes;
 mod panics;
 mod reentrancy;
