@@ -204,7 +204,7 @@ fn a_context_run_inside_itself_is_refused() {
         (direct, through_another, VAR.get())
     });
     let in_use = Err(RuntimeError::ContextInUse);
-    assert_eq!(refused.unwrap(), (in_use.clone(), in_use, Some(1)));
+    assert_eq!(refused.unwrap(), (in_use, in_use, Some(1)));
     assert!(context.run(|| ()).is_ok());
     // A copy is another context.
     let copy = context.copy();

@@ -308,8 +308,8 @@ fn a_cancelled_wait_loses_no_tick() {
                 let mut ticks = interval(seconds(10));
                 let cancelled = ticks.tick().await.unwrap_err();
                 assert!(cancelled.is_cancelled());
-                seen.borrow_mut()
-                    .extend(worked(&mut ticks, &clock, &[0, 0]).await?);
+                let had = worked(&mut ticks, &clock, &[0, 0]).await?;
+                seen.replace(had);
                 Ok(())
             });
             let cancelled = task.clone();

@@ -14,10 +14,16 @@ mod cancellation;
 mod cancellation_races;
 #[path = "tasks/deadlock.rs"]
 mod deadlock;
+#[path = "tasks/eager.rs"]
+mod eager;
 #[path = "tasks/faults.rs"]
 mod faults;
+#[path = "tasks/life.rs"]
+mod life;
 #[path = "tasks/long_chains.rs"]
 mod long_chains;
+#[path = "tasks/messages.rs"]
+mod messages;
 #[path = "tasks/sleeping.rs"]
 mod sleeping;
 

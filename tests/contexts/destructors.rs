@@ -11,7 +11,7 @@ use super::common::{Trace, raise, virtual_loop, yields};
 use super::isolated;
 use super::support::{Drops, OnDrop, Reports, still_works, tick};
 
-/// A value whose clone runs its closure; the drop of the last clone is counted.
+/// A value of which the drop of the last clone is counted.
 type Counted = Rc<super::support::Counted>;
 
 static VAR: ContextVar<Counted> = ContextVar::new("var");
@@ -235,8 +235,9 @@ fn a_destructor_may_use_context_variables_wherever_it_runs() {
 // brief: XT-16
 #[test]
 fn a_destructor_that_panics_with_a_context_is_reported_and_the_loop_goes_on() {
-    static BAD: ContextVar<Rc<OnDrop<fn()>>> = ContextVar::new("bad");
-    let bad = || Rc::new(OnDrop::<fn()>::new(|| raise("in drop")));
+    type Bad = Rc<OnDrop<fn()>>;
+    static BAD: ContextVar<Bad> = ContextVar::new("bad");
+    let bad = || -> Bad { Rc::new(OnDrop::new(|| raise("in drop"))) };
     isolated(|| {
         let (event_loop, _) = virtual_loop();
         let reports = Reports::of(&event_loop);

@@ -140,7 +140,7 @@ fn all_calls_of_a_reader_share_one_context() {
 fn a_done_callback_sees_the_values_of_the_place_where_it_was_added() {
     let lines = played(|event_loop, trace| {
         let future = event_loop.create_future::<()>();
-        let mut add = |name| {
+        let add = |name| {
             let mut read = read(trace, name);
             let added = future.clone();
             scheduled(event_loop, |_| {
