@@ -1,11 +1,8 @@
 //! Cancellation: when it arrives, what a coroutine may do about it, how it is counted.
 
-use std::cell::RefCell;
-use std::future::Future;
-use std::rc::Rc;
 use std::time::Duration;
 
-use miniloop::{LoopHandle, Result, Task, get_running_loop, sleep};
+use miniloop::{AnyTask, Result, current_task, get_running_loop, sleep};
 
 use crate::common::{Trace, elapsed, outcome, state, ticks, yields};
 
@@ -41,23 +38,9 @@ fn noted<T>(trace: &Trace, line: &str, awaited: Result<T>) -> Result<T> {
     })
 }
 
-/// A task that is given itself when it begins: what `current_task` is used for.
-fn create_task_with_itself<T, F>(
-    event_loop: &LoopHandle,
-    body: impl FnOnce(Task<T>) -> F + 'static,
-) -> Task<T>
-where
-    T: Clone + 'static,
-    F: Future<Output = Result<T>> + 'static,
-{
-    let itself = Rc::new(RefCell::new(None));
-    let slot = itself.clone();
-    let task = event_loop.create_task(async move {
-        let me = slot.take().expect("filled before the first step");
-        body(me).await
-    });
-    itself.replace(Some(task.clone()));
-    task
+/// The task that asks.
+fn myself() -> AnyTask {
+    current_task().expect("asked in a task")
 }
 
 async fn cancel_before_first_step(trace: Trace) -> Result<()> {
@@ -165,7 +148,8 @@ async fn two_cancels_before_the_step(trace: Trace) -> Result<()> {
 }
 
 async fn counting_cancel_requests(trace: Trace) -> Result<()> {
-    let body = async move |me: Task<()>| {
+    let body = async move {
+        let me = myself();
         trace.push(format!("start:{}", me.cancelling()));
         me.cancel();
         if yields(1).await.is_err_and(|exception| exception.is_cancelled()) {
@@ -176,7 +160,7 @@ async fn counting_cancel_requests(trace: Trace) -> Result<()> {
         trace.push(format!("end:{}", me.cancelling()));
         Ok(())
     };
-    create_task_with_itself(&get_running_loop()?, body).await
+    get_running_loop()?.create_task(body).await
 }
 
 async fn cancel_passes_to_the_awaited_task(trace: Trace) -> Result<()> {
@@ -206,8 +190,8 @@ async fn cancel_a_finished_task(trace: Trace) -> Result<()> {
 async fn cancelling_oneself(trace: Trace) -> Result<()> {
     let event_loop = get_running_loop()?;
     let log = trace.clone();
-    let task = create_task_with_itself(&event_loop, async move |me| {
-        me.cancel();
+    let task = event_loop.create_task(async move {
+        myself().cancel();
         log.push("still-running");
         noted(&log, "interrupted", nap(60).await)
     });
@@ -235,7 +219,8 @@ async fn cancel_after_the_result_was_set(trace: Trace) -> Result<()> {
 
 async fn uncancel_withdraws_undelivered_cancel(trace: Trace) -> Result<()> {
     let log = trace.clone();
-    let task = create_task_with_itself(&get_running_loop()?, async move |me| {
+    let task = get_running_loop()?.create_task(async move {
+        let me = myself();
         me.cancel();
         log.push(format!("left:{}", me.uncancel()));
         log.push(outcome(nap(1)).await);

@@ -59,9 +59,6 @@ const AREAS: &[registry::Area] = &[
 
 /// The scenarios of those areas that are not ported, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
-    ("current_task_is_the_one_stepping", "later: current_task"),
-    ("all_tasks_lists_the_unfinished", "later: all_tasks"),
-    ("runs_to_a_result_or_an_error", "later: current_task"),
     ("sleepers_wake_by_duration", "later: wait"),
     ("accept_several_clients", "later: gather"),
     ("coroutine_from_a_thread", "later: run_coroutine_threadsafe"),

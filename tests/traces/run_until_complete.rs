@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use miniloop::sleep;
+use miniloop::{Result, current_task, sleep};
 
-use crate::common::{Trace, attempt, elapsed, state, stopper, ticks, yields};
+use crate::common::{Boom, Trace, attempt, elapsed, state, stopper, ticks, yields};
 use crate::registry::VirtualLoop;
 
 scenarios! {
     area: "run_until_complete",
     calls: [
+        runs_to_a_result_or_an_error,
         running_inside_running,
         stopped_before_completion,
         done_future_still_takes_a_tick,
@@ -17,6 +18,25 @@ scenarios! {
         run_on_a_loop_told_to_stop,
     ],
     mains: [],
+}
+
+fn runs_to_a_result_or_an_error(event_loop: &VirtualLoop, trace: &Trace) {
+    async fn work(how: &str) -> Result<&'static str> {
+        sleep(Duration::from_secs(1)).await?;
+        match how {
+            "fail" => return Err(Boom("work").into()),
+            "cancel" => assert!(current_task().expect("a task").cancel()),
+            _ => {}
+        }
+        yields(1).await?;
+        Ok("value")
+    }
+
+    for how in ["finish", "fail", "cancel"] {
+        trace.push(attempt(event_loop.run_until_complete(work(how))));
+    }
+    trace.push(format!("running:{}", event_loop.is_running()));
+    trace.push(elapsed(event_loop));
 }
 
 fn running_inside_running(event_loop: &VirtualLoop, trace: &Trace) {

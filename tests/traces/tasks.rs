@@ -1,6 +1,8 @@
 //! `Task`: when it starts, steps and ends.
 
-use miniloop::{Exception, Result, get_running_loop};
+use std::time::Duration;
+
+use miniloop::{Exception, Result, all_tasks, current_task, get_running_loop, sleep};
 
 use crate::common::{Boom, Trace, attempt, outcome, ticks, yields};
 
@@ -12,6 +14,8 @@ scenarios! {
         finished_task_to_awaiter,
         awaiting_a_coroutine_is_a_plain_call,
         task_error_reaches_the_awaiter,
+        current_task_is_the_one_stepping,
+        all_tasks_lists_the_unfinished,
         tasks_take_turns,
     ],
 }
@@ -74,6 +78,51 @@ async fn task_error_reaches_the_awaiter(trace: Trace) -> Result<()> {
     trace.push(outcome(task.clone()).await);
     trace.push(format!("stored:{}", attempt(task.exception())));
     trace.push(format!("cancelled:{}", task.cancelled()));
+    Ok(())
+}
+
+async fn current_task_is_the_one_stepping(trace: Trace) -> Result<()> {
+    fn name() -> String {
+        current_task().map_or_else(|| "none".into(), |task| task.get_name())
+    }
+
+    async fn nested(trace: &Trace) {
+        trace.push(format!("nested:{}", name()));
+    }
+
+    let event_loop = get_running_loop()?;
+    let log = trace.clone();
+    let task = event_loop.task_builder().name("worker").create_task(async move {
+        log.push(format!("body:{}", name()));
+        nested(&log).await;
+        yields(1).await?;
+        log.push(format!("later:{}", name()));
+        Ok(())
+    });
+    event_loop.call_soon(move || trace.push(format!("callback:{}", name())));
+    task.await
+}
+
+async fn all_tasks_lists_the_unfinished(trace: Trace) -> Result<()> {
+    fn names() -> String {
+        let mut names: Vec<String> = all_tasks().iter().map(|task| task.get_name()).collect();
+        names.sort_unstable();
+        format!("[{}]", names.join(" "))
+    }
+
+    let event_loop = get_running_loop()?;
+    current_task().expect("the main task").set_name("main");
+    let done = event_loop
+        .task_builder()
+        .name("quick")
+        .create_task(async { Ok(()) });
+    let slow = async { sleep(Duration::from_secs(5)).await };
+    let other = event_loop.task_builder().name("slow").create_task(slow);
+    trace.push(names());
+    done.await?;
+    trace.push(names());
+    other.await?;
+    trace.push(names());
     Ok(())
 }
 
