@@ -274,3 +274,22 @@ fn a_destructor_in_a_coroutine_runs_in_the_context_of_its_step() {
     });
     assert_eq!(trace.lines(), ["Some(2)"]);
 }
+
+// brief: XT-16
+#[test]
+fn a_task_whose_values_panic_when_dropped_ends_as_it_ended() {
+    static BAD: ContextVar<Rc<OnDrop<fn()>>> = ContextVar::new("bad");
+    isolated(|| {
+        let (event_loop, _) = virtual_loop();
+        let reports = Reports::of(&event_loop);
+        let task = event_loop.create_task(async {
+            BAD.set(Rc::new(OnDrop::<fn()>::new(|| raise("in drop"))));
+            yields(1).await?;
+            Ok(42)
+        });
+        assert_eq!(event_loop.run_until_complete(task).unwrap(), 42);
+        tick(&event_loop);
+        assert_eq!(reports.take().len(), 1);
+        still_works(&event_loop);
+    });
+}
