@@ -26,7 +26,7 @@ use crate::ready::Job;
 use crate::selector::Selector;
 use crate::threadsafe::{ThreadsafeHandle, set_home};
 pub(crate) use core::{Core, Kept, Stepper};
-pub(crate) use scope::{Outside, Scope};
+pub(crate) use scope::{Place, Scope};
 
 /// How long the system gets to deliver I/O before an automatic fake clock jumps.
 const GRACE_BEFORE_JUMP: Duration = Duration::from_millis(20);

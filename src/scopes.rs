@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
-use crate::loop_core::{LoopHandle, Outside, Scope, get_running_loop};
+use crate::loop_core::{LoopHandle, Scope, get_running_loop};
 
 /// How a body has ended.
 pub(crate) enum Ended<T> {
@@ -21,7 +21,7 @@ pub(crate) enum Ended<T> {
     /// Interrupted by its own scope.
     Interrupted,
     /// Cancelled by something outside of it.
-    Cancelled(Exception, Option<Outside>),
+    Cancelled(Exception),
 }
 
 impl<T> Ended<T> {
@@ -30,7 +30,7 @@ impl<T> Ended<T> {
         match self {
             Ended::With(result) => result.map(Some),
             Ended::Interrupted => Ok(None),
-            Ended::Cancelled(exception, _) => Err(exception),
+            Ended::Cancelled(exception) => Err(exception),
         }
     }
 }
@@ -53,11 +53,10 @@ pub(crate) async fn run_in<T, F: StdFuture<Output = Result<T>>>(
     let result = poll_fn(|cx| poll_in(&event_loop, &scope, &mut body, cx)).await;
     let ended = match result {
         Err(exception) if exception.is_cancelled() => {
-            let outside = scope.outside(&exception);
-            if outside.is_none() && scope.was_cancelled() {
+            if scope.was_cancelled() && scope.outside(&exception).is_none() {
                 Ended::Interrupted
             } else {
-                Ended::Cancelled(exception, outside)
+                Ended::Cancelled(exception)
             }
         }
         result => Ended::With(result),

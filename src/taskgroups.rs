@@ -11,7 +11,7 @@ use crate::errors::{CancelledError, Exception, ExceptionGroup, Result, RuntimeEr
 use crate::futures::Future;
 use crate::handles::TaskControl;
 use crate::hooks::ExceptionContext;
-use crate::loop_core::{LoopHandle, Outside, Scope, get_running_loop};
+use crate::loop_core::{LoopHandle, Place, Scope, get_running_loop};
 use crate::scopes::{Ended, run_in};
 use crate::tasks::{Task, TaskBuilder};
 
@@ -241,9 +241,7 @@ impl Inner {
             return Err(RuntimeError::EnteredTwice.into());
         }
         let event_loop = get_running_loop()?;
-        if event_loop.core.stepping().is_none() {
-            return Err(RuntimeError::NotInTask.into());
-        }
+        let place = Place::here(&event_loop).ok_or(RuntimeError::NotInTask)?;
         self.phase.set(Phase::Entered);
         self.event_loop.replace(Some(event_loop.clone()));
         let entered = Entered(&self);
@@ -254,7 +252,7 @@ impl Inner {
         match ended {
             Ended::With(Ok(result)) => value = Some(result),
             Ended::With(Err(exception)) => error = Some(exception),
-            Ended::Cancelled(exception, source) => outside = Some((exception, source)),
+            Ended::Cancelled(exception) => outside = Some(exception),
             Ended::Interrupted => {}
         }
         if (error.is_some() || outside.is_some()) && !self.aborting.get() {
@@ -265,37 +263,30 @@ impl Inner {
         let mut errors = self.errors.take();
         errors.extend(error);
         drop(entered);
-        if !errors.is_empty() {
-            if let Some((exception, Some(source))) = outside {
-                source.deliver_again(&exception);
-            }
-            return Err(ExceptionGroup::new("unhandled errors in a TaskGroup", errors).into());
+        if errors.is_empty() {
+            return outside.map_or(Ok(value), Err);
         }
-        match outside {
-            Some((exception, _)) => Err(exception),
-            None => Ok(value),
+        // The errors come first, but a cancellation that came meanwhile is not lost.
+        if let Some(source) = place.outside(outside.as_ref()) {
+            source.deliver_again(outside.as_ref());
         }
+        Err(ExceptionGroup::new("unhandled errors in a TaskGroup", errors).into())
     }
-}
 
-/// A cancellation from outside of the group, and where it came from.
-type Interruption = (Exception, Option<Outside>);
-
-impl Inner {
-    /// Waits until every task has ended, however often the waiting task is cancelled meanwhile.
-    async fn wait_for_tasks(&self, event_loop: &LoopHandle) -> Result<Option<Interruption>> {
+    /// Waits until every task has ended, however often the waiting task is cancelled meanwhile:
+    /// the first such cancellation is returned.
+    async fn wait_for_tasks(&self, event_loop: &LoopHandle) -> Result<Option<Exception>> {
         let mut first = None;
         while !self.tasks.borrow().is_empty() {
             let all_ended = event_loop.create_future();
             self.all_ended.replace(Some(all_ended.clone()));
-            match run_in(Rc::default(), Box::pin(all_ended)).await? {
-                Ended::With(Ok(())) | Ended::Interrupted => {}
-                Ended::With(Err(exception)) => return Err(exception),
-                Ended::Cancelled(exception, source) => {
-                    first.get_or_insert((exception, source));
-                    if !self.aborting.get() {
-                        self.abort();
-                    }
+            if let Err(exception) = all_ended.await {
+                if !exception.is_cancelled() {
+                    return Err(exception);
+                }
+                first.get_or_insert(exception);
+                if !self.aborting.get() {
+                    self.abort();
                 }
             }
         }

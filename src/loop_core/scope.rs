@@ -17,8 +17,10 @@ use crate::handles::TaskControl;
 /// The state of a scope. What polls the body is `run_in`, in `scopes.rs`.
 #[derive(Default)]
 pub(crate) struct Scope {
-    /// While the body is alive: the task around it.
+    /// Where the body is, while it is alive.
     place: RefCell<Option<Place>>,
+    /// What wakes the body, if something inside the task polls it with a waker of its own.
+    waker: RefCell<Option<Waker>>,
     over: Cell<bool>,
     /// It was asked to stop, with this error.
     error: RefCell<Option<CancelledError>>,
@@ -32,12 +34,14 @@ pub(crate) struct Scope {
     polling: Cell<bool>,
 }
 
+/// A place inside a task, and what had been asked of the task and of the scopes around it when it
+/// was entered.
 #[derive(Clone)]
-struct Place {
+pub(crate) struct Place {
     event_loop: LoopHandle,
     task: Rc<dyn Stepper>,
     control: Rc<dyn TaskControl>,
-    /// The scope around this one.
+    /// The innermost scope around it.
     parent: Option<Rc<Scope>>,
     /// How many requests to cancel the task there had been before.
     requests: u32,
@@ -45,8 +49,43 @@ struct Place {
     entered: u64,
     /// The outermost scope around it that had been cancelled before without delivering it.
     undelivered: Option<Rc<Scope>>,
-    /// What wakes the body, if something inside the task polls it with a waker of its own.
-    waker: Option<Waker>,
+}
+
+impl Place {
+    /// Inside the task that is being stepped; `None` if there is none.
+    pub(crate) fn here(event_loop: &LoopHandle) -> Option<Place> {
+        let task = event_loop.core.stepping()?;
+        let control = task.clone().task()?;
+        let parent = event_loop.core.scope();
+        let undelivered = parent
+            .as_ref()
+            .and_then(|scope| scope.outermost(|scope| scope.pending.get() || scope.passed_on.get()));
+        Some(Place {
+            event_loop: event_loop.clone(),
+            parent,
+            requests: control.requests(),
+            entered: event_loop.core.next_moment(),
+            undelivered,
+            task,
+            control,
+        })
+    }
+
+    /// Who has asked for a cancellation from outside since: the task's own, or that of the outermost
+    /// scope around; also one that was asked for before and is delivered by `exception` here.
+    pub(crate) fn outside(&self, exception: Option<&Exception>) -> Option<Outside> {
+        let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());
+        let of_task = error.is_some_and(|error| error.is_of_task(self.control.number()));
+        if of_task || self.control.requests() > self.requests {
+            return Some(Outside::Task(self.control.clone()));
+        }
+        let here = |scope: &Rc<Scope>| {
+            let undelivered = self.undelivered.as_ref();
+            let delivered = undelivered.is_some_and(|other| Rc::ptr_eq(other, scope) && !scope.pending.get());
+            delivered || scope.cancelled.get() > self.entered
+        };
+        self.parent.as_ref()?.outermost(here).map(Outside::Scope)
+    }
 }
 
 /// Where an interruption came from that was not the scope's own.
@@ -58,29 +97,12 @@ pub(crate) enum Outside {
 impl Scope {
     /// The body is begun inside the task that is being stepped; false if there is none.
     pub(crate) fn enter(&self, event_loop: &LoopHandle) -> bool {
-        let Some(task) = event_loop.core.stepping() else {
-            return false;
-        };
-        let Some(control) = task.clone().task() else {
+        let Some(place) = Place::here(event_loop) else {
             return false;
         };
         if self.was_cancelled() {
-            control.count_scope(true);
+            place.control.count_scope(true);
         }
-        let parent = event_loop.core.scope();
-        let undelivered = parent
-            .as_ref()
-            .and_then(|scope| scope.outermost(|scope| scope.pending.get() || scope.passed_on.get()));
-        let place = Place {
-            event_loop: event_loop.clone(),
-            parent,
-            requests: control.requests(),
-            entered: event_loop.core.next_moment(),
-            undelivered,
-            task,
-            control,
-            waker: None,
-        };
         self.place.replace(Some(place));
         true
     }
@@ -89,7 +111,8 @@ impl Scope {
     pub(crate) fn leave(&self) {
         self.over.set(true);
         self.pending.set(false);
-        let place = self.place.take();
+        let (place, waker) = (self.place.take(), self.waker.take());
+        drop(waker);
         if let Some(place) = &place
             && self.was_cancelled()
         {
@@ -141,7 +164,8 @@ impl Scope {
             self.pending.set(true);
         }
         if !passed_on {
-            match place.waker {
+            let waker = self.waker.borrow().clone();
+            match waker {
                 Some(waker) => waker.wake(),
                 None => place.task.wake(),
             }
@@ -159,13 +183,10 @@ impl Scope {
     /// Before the body is polled: whether a cancellation is to be delivered by this poll.
     /// `waker`: that of something inside the task, if it is not the task's own.
     pub(crate) fn begin_poll(&self, waker: Option<&Waker>) -> bool {
-        let before = match &mut *self.place.borrow_mut() {
-            Some(place) if place.waker.is_some() || waker.is_some() => {
-                std::mem::replace(&mut place.waker, waker.cloned())
-            }
-            _ => None,
-        };
-        drop(before);
+        if waker.is_some() || self.waker.borrow().is_some() {
+            let before = self.waker.replace(waker.cloned());
+            drop(before);
+        }
         self.polling.set(true);
         self.pending.get()
     }
@@ -247,36 +268,23 @@ impl Scope {
         }
     }
 
-    /// Whose cancellation it was that ended the body: `None` if it was this scope's own.
-    ///
-    /// It is somebody else's if the task was asked since, or had been asked before and delivers it
-    /// here; or if the same is true of a scope around this one: that one is to see it.
+    /// Whose cancellation it was that ended the body, if it was not this scope's own. Who is further
+    /// outside comes first: that one is to see it.
     pub(crate) fn outside(&self, exception: &Exception) -> Option<Outside> {
-        let place = self.place()?;
-        let error = exception.downcast_ref::<CancelledError>();
-        let of_task = error.is_some_and(|error| error.is_of_task(place.control.number()));
-        if of_task || place.control.requests() > place.requests {
-            return Some(Outside::Task(place.control));
-        }
-        let here = |scope: &Rc<Scope>| {
-            let undelivered = place.undelivered.as_ref();
-            let delivered = undelivered.is_some_and(|other| Rc::ptr_eq(other, scope) && !scope.pending.get());
-            delivered || scope.cancelled.get() > place.entered
-        };
-        place.parent?.outermost(here).map(Outside::Scope)
+        self.place()?.outside(Some(exception))
     }
 }
 
 impl Outside {
     /// Something else took precedence over the interruption: it comes again, at the next await.
-    pub(crate) fn deliver_again(self, exception: &Exception) {
+    pub(crate) fn deliver_again(self, exception: Option<&Exception>) {
         match self {
             Outside::Scope(scope) => scope.cancel_again(),
             // The count of requests stays as it is.
             Outside::Task(task) if task.requests() > 0 => {
-                let error = exception.downcast_ref::<CancelledError>().cloned();
+                let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());
                 task.uncancel();
-                task.cancel(&error.unwrap_or_default());
+                task.cancel(&error.cloned().unwrap_or_default());
             }
             Outside::Task(_) => {}
         }
