@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use miniloop::{Exception, Future, InvalidStateError, Result, RuntimeError};
+use miniloop::{Exception, ExceptionGroup, Future, InvalidStateError, Result, RuntimeError, TimeoutError};
 
 /// The only error a scenario raises itself; it carries a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,11 @@ pub fn word(exception: &Exception) -> String {
         boom.to_string()
     } else if exception.is_cancelled() {
         "cancelled".into()
+    } else if let Some(group) = exception.downcast_ref::<ExceptionGroup>() {
+        let words: Vec<String> = group.exceptions().iter().map(word).collect();
+        format!("group({})", words.join(" "))
+    } else if exception.is::<TimeoutError>() {
+        "timeout".into()
     } else if exception.is::<InvalidStateError>() {
         "invalid-state".into()
     } else if exception.is::<RuntimeError>() {

@@ -37,9 +37,12 @@ mod run_until_complete;
 mod shutdown;
 mod sleep;
 mod sockets;
+mod taskgroup;
 mod tasks;
 mod threadsafe;
+mod timeout;
 mod timers;
+mod wait_for;
 
 /// The areas whose scenarios are ported.
 const AREAS: &[registry::Area] = &[
@@ -55,6 +58,9 @@ const AREAS: &[registry::Area] = &[
     threadsafe::PORTED,
     exceptions::PORTED,
     shutdown::PORTED,
+    timeout::PORTED,
+    wait_for::PORTED,
+    taskgroup::PORTED,
 ];
 
 /// The scenarios of those areas that are not ported, and why.
