@@ -195,6 +195,7 @@ mod handles;
 mod hooks;
 mod intervals;
 mod loop_core;
+mod queues;
 mod raw_task;
 mod readiness;
 mod ready;
@@ -223,6 +224,10 @@ pub use handles::{Handle, TimerHandle};
 pub use hooks::ExceptionContext;
 pub use intervals::{Interval, IntervalHandle, MissedTicks, interval, interval_at};
 pub use loop_core::{LoopHandle, get_running_loop};
+pub use queues::{
+    BaseQueue, Fifo, Lifo, LifoQueue, Order, Priority, PriorityQueue, PutError, Queue, QueueEmpty, QueueFull,
+    QueueShutDown,
+};
 pub use runners::{Runner, run};
 pub use scopes::CancelScope;
 pub use selector::source::{Pollable, Source};
