@@ -4,7 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use miniloop::{Exception, ExceptionGroup, Future, InvalidStateError, Result, RuntimeError, TimeoutError};
+use miniloop::{
+    Exception, ExceptionGroup, Future, InvalidStateError, QueueEmpty, QueueFull, QueueShutDown, Result,
+    RuntimeError, TimeoutError, ValueError,
+};
 
 /// The only error a scenario raises itself; it carries a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,14 @@ pub fn word(exception: &Exception) -> String {
         "invalid-state".into()
     } else if exception.is::<RuntimeError>() {
         "misuse".into()
+    } else if exception.is::<ValueError>() {
+        "bad-value".into()
+    } else if exception.is::<QueueFull>() {
+        "queue-full".into()
+    } else if exception.is::<QueueEmpty>() {
+        "queue-empty".into()
+    } else if exception.is::<QueueShutDown>() {
+        "queue-shutdown".into()
     } else if let Some(error) = exception.downcast_ref::<io::Error>() {
         io_word(error).into()
     } else {

@@ -31,6 +31,7 @@ mod callbacks;
 mod cancellation;
 mod exceptions;
 mod futures;
+mod queue;
 mod readers_writers;
 mod registry;
 mod run_until_complete;
@@ -61,6 +62,7 @@ const AREAS: &[registry::Area] = &[
     timeout::PORTED,
     wait_for::PORTED,
     taskgroup::PORTED,
+    queue::PORTED,
 ];
 
 /// The scenarios of those areas that are not ported, and why.
