@@ -75,7 +75,7 @@ fn poll_in<T, F: StdFuture<Output = Result<T>>>(
 ) -> Poll<Result<T>> {
     let core = &event_loop.core;
     let foreign = core.stepping_with(cx.waker()).is_none();
-    let due = scope.begin_poll(foreign.then(|| cx.waker()));
+    let due = scope.begin_poll(event_loop, foreign.then(|| cx.waker()));
     let polling = Polling {
         event_loop,
         scope,
@@ -193,9 +193,13 @@ impl CancelScope {
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
         let (inner, body) = (self.inner.clone(), Box::pin(body));
         async move {
-            if inner.entered.replace(true) {
+            if inner.entered.get() {
                 return Err(RuntimeError::EnteredTwice.into());
             }
+            if get_running_loop()?.core.stepping().is_none() {
+                return Err(RuntimeError::NotInTask.into());
+            }
+            inner.entered.set(true);
             let ended = run_in(inner.scope.clone(), body).await?;
             inner.caught.set(matches!(ended, Ended::Interrupted));
             ended.into_optional()

@@ -219,6 +219,10 @@ impl Inner {
         if !self.aborting.get() {
             self.abort();
             self.scope.cancel(CancelledError::new());
+            // The one that waits for the tasks is stepped once more, as in asyncio.
+            if let Some(all_ended) = self.all_ended.take() {
+                let _ = all_ended.set_result(());
+            }
         }
     }
 

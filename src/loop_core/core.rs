@@ -39,6 +39,8 @@ pub(crate) trait Stepper: Runnable {
     /// Where the task's future is.
     fn address(&self) -> *const ();
     fn is_stepping(&self) -> bool;
+    /// It was asked to stop, and no await has delivered that yet.
+    fn owes_cancellation(&self) -> bool;
     /// A step is in the ready queue.
     fn is_scheduled(&self) -> bool;
     /// It was woken during the step that is being made.
@@ -306,6 +308,14 @@ impl Core {
         };
         let ended = self.stepping.replace(outer);
         drop(ended);
+    }
+
+    /// Whether this task is being stepped, inside of all others.
+    pub(super) fn is_stepping(&self, task: *const ()) -> bool {
+        let stepping = self.stepping.borrow();
+        stepping
+            .as_ref()
+            .is_some_and(|stepping| stepping.task.address() == task)
     }
 
     /// The task that is being stepped, whoever polls inside it.

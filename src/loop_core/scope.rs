@@ -45,6 +45,8 @@ pub(crate) struct Place {
     parent: Option<Rc<Scope>>,
     /// How many requests to cancel the task there had been before.
     requests: u32,
+    /// Whether one of them had not been delivered.
+    task_owes: bool,
     /// When it was entered, in the order of such moments, and of cancellations.
     entered: u64,
     /// The outermost scope around it that had been cancelled before without delivering it.
@@ -64,6 +66,7 @@ impl Place {
             event_loop: event_loop.clone(),
             parent,
             requests: control.requests(),
+            task_owes: task.owes_cancellation(),
             entered: event_loop.core.next_moment(),
             undelivered,
             task,
@@ -76,7 +79,7 @@ impl Place {
     pub(crate) fn outside(&self, exception: Option<&Exception>) -> Option<Outside> {
         let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());
         let of_task = error.is_some_and(|error| error.is_of_task(self.control.number()));
-        if of_task || self.control.requests() > self.requests {
+        if (of_task && self.task_owes) || self.control.requests() > self.requests {
             return Some(Outside::Task(self.control.clone()));
         }
         let here = |scope: &Rc<Scope>| {
@@ -182,13 +185,35 @@ impl Scope {
 
     /// Before the body is polled: whether a cancellation is to be delivered by this poll.
     /// `waker`: that of something inside the task, if it is not the task's own.
-    pub(crate) fn begin_poll(&self, waker: Option<&Waker>) -> bool {
+    pub(crate) fn begin_poll(&self, event_loop: &LoopHandle, waker: Option<&Waker>) -> bool {
+        self.follow(event_loop);
         if waker.is_some() || self.waker.borrow().is_some() {
             let before = self.waker.replace(waker.cloned());
             drop(before);
         }
         self.polling.set(true);
         self.pending.get()
+    }
+
+    /// The body may have been moved to another task in the middle.
+    fn follow(&self, event_loop: &LoopHandle) {
+        let is_same = match &*self.place.borrow() {
+            Some(place) => event_loop.core.is_stepping(place.task.address()),
+            None => true,
+        };
+        if is_same {
+            return;
+        }
+        if let Some(place) = Place::here(event_loop) {
+            let cancelled = self.was_cancelled();
+            if cancelled {
+                place.control.count_scope(true);
+            }
+            let before = self.place.replace(Some(place));
+            if let Some(before) = before.filter(|_| cancelled) {
+                before.control.count_scope(false);
+            }
+        }
     }
 
     pub(crate) fn end_poll(&self) {

@@ -448,6 +448,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         self.part().phase.get() == Phase::Stepping
     }
 
+    fn owes_cancellation(&self) -> bool {
+        self.part().must_cancel.get() || self.part().passed_on.get()
+    }
+
     fn is_scheduled(&self) -> bool {
         self.part().scheduled.get()
     }
