@@ -272,14 +272,16 @@ impl<T: 'static> Future<T> {
         }
         // The await that was waiting gets it; one that did not suspend never does.
         if was_registered && let Some(error) = state.event_loop.core.take_cancellation(task.as_deref()) {
-            // What it had come to meanwhile was looked at, and passed over; but a cancellation that
-            // was on its way already is the one that arrives.
-            let arrived = state.cancellation().unwrap_or_else(|| error.into());
+            // What it had come to meanwhile was looked at, and passed over.
+            let error = match state.cancellation() {
+                Some(arriving) => error.behind(&arriving),
+                None => error,
+            };
             if state.done() {
                 state.set_seen();
             }
             self.leave();
-            return Poll::Ready(Err(arrived));
+            return Poll::Ready(Err(error.into()));
         }
         if !state.done() {
             self.end_registration();

@@ -160,7 +160,20 @@
 //! | a coroutine object, `send`, `throw` | an `async` block, its `poll`, an await that yields `Err` | `raw_task.rs` |
 //! | `raise`, `except E as e` | `return Err(..)` or `?`, [`Exception::downcast_ref`] | `errors.rs` |
 //! | `CancelledError`, `InvalidStateError`, `RuntimeError` | [`CancelledError`], [`InvalidStateError`], [`RuntimeError`] | `errors.rs` |
+//! | `create_task(.., name=, context=, eager_start=)` | [`task_builder`](LoopHandle::task_builder) | `tasks.rs` |
+//! | `current_task`, `all_tasks` | [`current_task`], [`all_tasks`], [`AnyTask`] | `tasks/any.rs` |
+//! | `ensure_future` | what `gather` and its like do with what they are given | `tasks/ensure.rs` |
+//! | `gather`, `gather(.., return_exceptions=True)` | [`gather`], [`gather_results`] | `waiting/gather.rs` |
+//! | `wait`, `as_completed`, `shield` | [`wait`], [`as_completed`], [`shield`] | `waiting.rs` |
+//! | `timeout`, `timeout_at`, `wait_for` | [`timeout()`](timeout()), [`timeout_at`], [`wait_for`] | `timeouts.rs` |
+//! | `TaskGroup`, `ExceptionGroup` | [`TaskGroup`], [`ExceptionGroup`] | `taskgroups.rs`, `errors/group.rs` |
+//! | a cancel scope (trio, anyio) | [`CancelScope`] | `scopes.rs` |
+//! | `Lock`, `Event`, `Condition`, `Semaphore`, `BoundedSemaphore`, `Barrier` | the same | `locks.rs` |
+//! | `async with lock:` | `let _held = lock.acquire().await?;` | `locks.rs` |
+//! | `Queue`, `LifoQueue`, `PriorityQueue` | the same | `queues.rs` |
+//! | `contextvars`: `ContextVar`, `Context`, `copy_context` | [`ContextVar`], [`Context`], [`copy_context`] | `contexts.rs` |
 //! | `sleep` | [`sleep()`](sleep()) | `sleep.rs` |
+//! | a loop of `sleep` or of `call_later` | [`interval`], [`call_every`](LoopHandle::call_every) | `intervals.rs` |
 //! | `get_running_loop` | [`get_running_loop`] | `loop_core.rs` |
 //! | `selectors`, `fileobj`, `_process_io_events` | the selector, [`Source<T>`] | `selector.rs` |
 //! | `setblocking(False)` | [`Source::new`] does it | `selector/source.rs` |
@@ -174,10 +187,12 @@
 //!
 //! `ready.rs` and `timers.rs` are the brief's two queues. `loop_core.rs` has the tick. Then
 //! `futures.rs`, and `tasks/stepping.rs`, whose head names the states of a task. A room imports
-//! only from rooms below it: first `errors`, `clock`, `few`, `handles`; then `ready`, `timers`,
-//! `selector`, `hooks`; `threadsafe`; `loop_core`; `readiness`, `futures`; `tasks`, `raw_task`,
-//! `sleep`, `sockets`, `completer`; `event_loop`; `runners`, `testing`. Only `selector/poller.rs`
-//! and `raw_task.rs` contain `unsafe` code.
+//! only from rooms below it: first `errors`, `clock`, `few`, `contexts`, `handles`; then `ready`,
+//! `timers`, `selector`, `hooks`; `threadsafe`; `loop_core`; `readiness`, `futures`; `tasks`,
+//! `raw_task`, `sleep`, `sockets`, `completer`; `event_loop`, and beside it what is built on futures
+//! and tasks alone: `waiting`, `scopes` (and on it `timeouts`, `taskgroups`), `locks`, `queues`,
+//! `intervals`; `runners`, `testing`. Only `selector/poller.rs` and `raw_task.rs` contain `unsafe`
+//! code.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

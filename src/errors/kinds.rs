@@ -42,6 +42,16 @@ impl CancelledError {
         self
     }
 
+    /// This one, when another is on its way already: that is the one that arrives, with its message.
+    pub(crate) fn behind(self, arriving: &CancelledError) -> CancelledError {
+        let of_task = if self.of_task == 0 {
+            arriving.of_task
+        } else {
+            self.of_task
+        };
+        arriving.clone().of_task(of_task)
+    }
+
     pub(crate) fn is_of_task(&self, number: u64) -> bool {
         self.of_task == number
     }

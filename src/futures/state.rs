@@ -114,10 +114,10 @@ impl<T> State<T> {
         matches!(self.outcome().as_deref(), Some(Outcome::Cancelled(_)))
     }
 
-    /// The exception of a cancelled one.
-    pub(super) fn cancellation(&self) -> Option<Exception> {
+    /// The error of a cancelled one.
+    pub(super) fn cancellation(&self) -> Option<CancelledError> {
         match self.outcome().as_deref() {
-            Some(Outcome::Cancelled(exception)) => Some(exception.clone()),
+            Some(Outcome::Cancelled(exception)) => exception.downcast_ref().cloned(),
             _ => None,
         }
     }
