@@ -209,6 +209,7 @@ mod futures;
 mod handles;
 mod hooks;
 mod intervals;
+mod locks;
 mod loop_core;
 mod queues;
 mod raw_task;
@@ -238,6 +239,7 @@ pub use futures::{CallbackKey, Future, Take};
 pub use handles::{Handle, TimerHandle};
 pub use hooks::ExceptionContext;
 pub use intervals::{Interval, IntervalHandle, MissedTicks, interval, interval_at};
+pub use locks::{Barrier, BoundedSemaphore, Condition, Event, Lock, LockGuard, Semaphore, SemaphoreGuard};
 pub use loop_core::{LoopHandle, get_running_loop};
 pub use queues::{
     BaseQueue, Fifo, Lifo, LifoQueue, Order, Priority, PriorityQueue, PutError, Queue, QueueEmpty, QueueFull,

@@ -5,8 +5,8 @@ use std::fmt;
 use std::io;
 
 use miniloop::{
-    Exception, ExceptionGroup, Future, InvalidStateError, QueueEmpty, QueueFull, QueueShutDown, Result,
-    RuntimeError, TimeoutError, ValueError,
+    BrokenBarrierError, Exception, ExceptionGroup, Future, InvalidStateError, QueueEmpty, QueueFull,
+    QueueShutDown, Result, RuntimeError, TimeoutError, ValueError,
 };
 
 /// The only error a scenario raises itself; it carries a name.
@@ -45,6 +45,8 @@ pub fn word(exception: &Exception) -> String {
         "queue-empty".into()
     } else if exception.is::<QueueShutDown>() {
         "queue-shutdown".into()
+    } else if exception.is::<BrokenBarrierError>() {
+        "broken-barrier".into()
     } else if let Some(error) = exception.downcast_ref::<io::Error>() {
         io_word(error).into()
     } else {

@@ -27,14 +27,19 @@ macro_rules! scenarios {
     };
 }
 
+mod barrier;
 mod callbacks;
 mod cancellation;
+mod condition;
+mod event;
 mod exceptions;
 mod futures;
+mod locks;
 mod queue;
 mod readers_writers;
 mod registry;
 mod run_until_complete;
+mod semaphore;
 mod shutdown;
 mod sleep;
 mod sockets;
@@ -63,6 +68,11 @@ const AREAS: &[registry::Area] = &[
     wait_for::PORTED,
     taskgroup::PORTED,
     queue::PORTED,
+    locks::PORTED,
+    event::PORTED,
+    condition::PORTED,
+    semaphore::PORTED,
+    barrier::PORTED,
 ];
 
 /// The scenarios of those areas that are not ported, and why.
