@@ -45,8 +45,8 @@ pub struct Semaphore {
     inner: Rc<Inner>,
 }
 
-/// A [`Semaphore`] that refuses to have more permits than it began with
-/// (`asyncio.BoundedSemaphore`).
+/// A [`Semaphore`] that never has more permits than it began with (`asyncio.BoundedSemaphore`).
+/// (asyncio's can get one more, by a release between the waking of a waiter and its cancellation.)
 ///
 /// ```
 /// use miniloop::{BoundedSemaphore, ValueError};
@@ -103,8 +103,11 @@ impl Inner {
         Ok(())
     }
 
+    /// Above the bound there is no permit: one that a cancelled waiter gives back may have been
+    /// released in its place meanwhile.
     fn add_permit(&self) {
-        self.permits.set(self.permits.get().saturating_add(1));
+        let more = self.permits.get().saturating_add(1);
+        self.permits.set(more.min(self.bound.unwrap_or(more)));
     }
 
     /// Gives a permit to the first waiter; false if there is no permit, or nobody.

@@ -20,6 +20,7 @@ mod futures;
 mod intervals;
 mod lifetimes;
 mod panics;
+mod permits;
 mod queues;
 mod reentrancy;
 #[cfg(unix)]
