@@ -89,7 +89,7 @@ fn waiters_of_a_closed_loop_are_gone_and_lose_nothing() {
     let reports = Reports::of(&event_loop);
     let left = [(); 2].map(|()| waiting(&event_loop, lock.acquire()));
     let permit = waiting(&event_loop, semaphore.acquire());
-    let _ = super::waiting_for(&event_loop, &condition);
+    let _notified = super::waiting_for(&event_loop, &condition);
     let met = waiting(&event_loop, barrier.wait());
     drop(held);
     semaphore.release();
@@ -129,7 +129,7 @@ fn a_guard_kept_by_a_task_of_a_closed_loop_is_given_back() {
     let event_loop = EventLoop::new().unwrap();
     let _reports = Reports::of(&event_loop);
     let (held, never) = (lock.clone(), event_loop.create_future::<()>());
-    let _ = waiting(&event_loop, async move {
+    let _task = waiting(&event_loop, async move {
         let _held = held.acquire().await?;
         never.await
     });

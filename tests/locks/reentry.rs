@@ -115,6 +115,44 @@ fn a_waker_may_release_and_use_the_semaphore_that_wakes_it() {
     assert!(!semaphore.locked());
 }
 
+#[test]
+fn a_permit_released_by_the_waker_of_the_only_waiter_is_kept() {
+    let event_loop = EventLoop::new().unwrap();
+    let semaphore = Semaphore::new(0);
+    let again = semaphore.clone();
+    let woken = begun_with(&event_loop, semaphore.acquire(), move || again.release());
+    semaphore.release();
+    drop(woken);
+    let both = [(); 2].map(|()| at_once(semaphore.acquire()).unwrap());
+    assert!(semaphore.locked());
+    drop(both);
+}
+
+// brief: XT-8
+#[test]
+fn one_who_comes_while_the_others_are_woken_is_not_woken_with_them() {
+    let event_loop = EventLoop::new().unwrap();
+    let event = Event::new();
+    let (again, late) = (event.clone(), Rc::new(RefCell::new(None)));
+    let kept = late.clone();
+    let first = begun_with(&event_loop, event.wait(), move || {
+        again.clear();
+        let mut wait = Box::pin(again.wait());
+        let polled = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        kept.replace(Some((wait, polled.is_pending())));
+    });
+    let setting = event.clone();
+    event_loop.call_soon(move || setting.set());
+    settle(&event_loop);
+    let (wait, was_pending) = late.take().unwrap();
+    assert!(was_pending);
+    let late = waiting(&event_loop, wait);
+    event.set();
+    settle(&event_loop);
+    assert!(late.done());
+    drop(first);
+}
+
 // brief: XT-8
 #[test]
 fn a_waker_may_notify_the_condition_that_wakes_it() {
@@ -186,7 +224,7 @@ fn destructors_may_use_the_lock_their_coroutine_waits_for() {
     let held = at_once(lock.acquire()).unwrap();
     let (seen, inside) = (Rc::new(Cell::new(0)), lock.clone());
     let times = seen.clone();
-    let _ = waiting(&event_loop, async move {
+    let _task = waiting(&event_loop, async move {
         let used = inside.clone();
         let _at_the_end = OnDrop::new(move || {
             let _ = format!("{used:?}");

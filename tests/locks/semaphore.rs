@@ -71,7 +71,7 @@ fn cancelled_waiters_do_not_lock_it() {
     let event_loop = EventLoop::new().unwrap();
     let semaphore = Semaphore::new(0);
     let waiters = [(); 2].map(|()| waiting(&event_loop, semaphore.acquire()));
-    waiters.each_ref().map(|waiter| waiter.cancel());
+    assert_eq!(waiters.each_ref().map(|waiter| waiter.cancel()), [true; 2]);
     semaphore.release();
     assert!(!semaphore.locked());
     at_once(semaphore.acquire()).unwrap().release();
