@@ -226,6 +226,7 @@ pub mod testing;
 mod threadsafe;
 mod timeouts;
 mod timers;
+mod waiting;
 
 pub use clock::{Clock, FakeClock, Idle, MonotonicClock};
 pub use completer::Completer;
@@ -254,3 +255,6 @@ pub use taskgroups::TaskGroup;
 pub use tasks::{AnyTask, Task, TaskBuilder, all_tasks, create_task, current_task};
 pub use threadsafe::ThreadsafeHandle;
 pub use timeouts::{Timeout, timeout, timeout_at, wait_for};
+pub use waiting::{
+    AsCompleted, Gather, ReturnWhen, Wait, Waitable, as_completed, gather, gather_results, shield, wait,
+};

@@ -142,6 +142,10 @@ impl<T> State<T> {
         self.seen.set(true);
     }
 
+    pub(crate) fn is_seen(&self) -> bool {
+        self.seen.get()
+    }
+
     /// Adds one who waits; nothing is added once it is done.
     pub(super) fn add_waiter(&self, waiter: Waiter<T>) -> u32 {
         // 0 is "not registered"; four billion registrations on one pending future wrap around.

@@ -49,7 +49,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Ensured<T, F> {
 }
 
 /// The future of this crate that an awaitable is, if it is one.
-fn future_of<T: 'static>(awaitable: &dyn Any) -> Option<Future<T>> {
+pub(crate) fn future_of<T: 'static>(awaitable: &dyn Any) -> Option<Future<T>> {
     if let Some(future) = awaitable.downcast_ref::<Future<T>>() {
         Some(future.clone())
     } else if let Some(task) = awaitable.downcast_ref::<Task<T>>() {

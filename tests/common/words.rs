@@ -95,6 +95,21 @@ impl Show for Vec<u8> {
     }
 }
 
+/// A list is shown in brackets.
+fn list<T: Show>(things: &[T]) -> String {
+    let shown: Vec<_> = things.iter().map(Show::show).collect();
+    format!("[{}]", shown.join(" "))
+}
+
+impl<T: Show> Show for Result<T> {
+    fn show(&self) -> String {
+        match self {
+            Ok(value) => value.show(),
+            Err(exception) => exception.show(),
+        }
+    }
+}
+
 impl Show for Exception {
     fn show(&self) -> String {
         word(self)
@@ -116,6 +131,18 @@ macro_rules! show_as_displayed {
         }
     )*};
 }
+
+macro_rules! show_lists_of {
+    ($($kind:ty),*) => {$(
+        impl Show for Vec<$kind> {
+            fn show(&self) -> String {
+                list(self)
+            }
+        }
+    )*};
+}
+
+show_lists_of!((), i32, u64, &str, String, Result<u64>);
 
 show_as_displayed!(bool, i32, u32, u64, usize, &str, String);
 

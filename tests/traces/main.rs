@@ -40,6 +40,11 @@ mod readers_writers;
 mod registry;
 mod run_until_complete;
 mod semaphore;
+mod gather;
+mod readers_writers;
+mod registry;
+mod run_until_complete;
+mod shield;
 mod shutdown;
 mod sleep;
 mod sockets;
@@ -49,6 +54,7 @@ mod threadsafe;
 mod timeout;
 mod timers;
 mod wait_for;
+mod wait;
 
 /// The areas whose scenarios are ported.
 const AREAS: &[registry::Area] = &[
@@ -58,6 +64,9 @@ const AREAS: &[registry::Area] = &[
     tasks::PORTED,
     cancellation::PORTED,
     sleep::PORTED,
+    gather::PORTED,
+    wait::PORTED,
+    shield::PORTED,
     run_until_complete::PORTED,
     sockets::PORTED,
     readers_writers::PORTED,
@@ -79,6 +88,11 @@ const AREAS: &[registry::Area] = &[
 const LEFT_OUT: &[(&str, &str)] = &[
     ("sleepers_wake_by_duration", "later: wait"),
     ("accept_several_clients", "later: gather"),
+    ("current_task_is_the_one_stepping", "later: current_task"),
+    ("all_tasks_lists_the_unfinished", "later: all_tasks"),
+    ("runs_to_a_result_or_an_error", "later: current_task"),
+    ("runner_cancels_what_is_left", "later: Runner"),
+    ("runner_reports_errors_of_the_cleanup", "later: Runner"),
     ("coroutine_from_a_thread", "later: run_coroutine_threadsafe"),
     ("blocking_socket_in_debug_mode", "later: debug mode"),
     ("slow_callback_in_debug_mode", "later: debug mode"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use miniloop::{Result, get_running_loop, sleep};
+use miniloop::{Result, ReturnWhen, get_running_loop, sleep, wait};
 
 use crate::common::{Trace, elapsed, ticks, ticks_named, yields};
 
@@ -10,10 +10,25 @@ scenarios! {
     area: "sleep",
     calls: [],
     mains: [
+        sleepers_wake_by_duration,
         zero_sleep_is_one_tick,
         sleep_wakes_one_tick_after_its_timer,
         equal_sleeps_wake_in_start_order,
     ],
+}
+
+async fn sleepers_wake_by_duration(trace: Trace) -> Result<()> {
+    let event_loop = get_running_loop()?;
+    let tasks = [3, 1, 2].map(|seconds| {
+        let (handle, log) = (event_loop.clone(), trace.clone());
+        event_loop.create_task(async move {
+            sleep(Duration::from_secs(seconds)).await?;
+            log.push(format!("{seconds}@{}", elapsed(&handle)));
+            Ok(())
+        })
+    });
+    wait(tasks, None, ReturnWhen::AllCompleted).await?;
+    Ok(())
 }
 
 async fn zero_sleep_is_one_tick(trace: Trace) -> Result<()> {

@@ -1,6 +1,6 @@
 //! `sock_recv`, `sock_sendall`, `sock_connect`.
 
-use miniloop::{Result, get_running_loop};
+use miniloop::{Result, gather, get_running_loop};
 
 use crate::common::{Show, Trace, listener, outcome, pair, pair_small, send, state, yields};
 
@@ -11,6 +11,7 @@ scenarios! {
         recv_waits_for_data,
         recv_at_the_end,
         send_more_than_fits,
+        accept_several_clients,
         connect_refused,
         cancelled_recv_lets_go,
         send_to_a_closed_peer,
@@ -70,6 +71,33 @@ async fn send_more_than_fits(trace: Trace) -> Result<()> {
     let (total, check) = task.await?;
     trace.push(format!("total:{total}"));
     trace.push(format!("intact:{}", check == sum));
+    Ok(())
+}
+
+async fn accept_several_clients(trace: Trace) -> Result<()> {
+    let event_loop = get_running_loop()?;
+    let server = listener();
+    let address = server.local_addr()?;
+    let visits = ["a", "b", "c"].map(|name| {
+        let handle = event_loop.clone();
+        async move {
+            let stream = handle.sock_connect(address).await?;
+            handle.sock_sendall(&stream, name).await?;
+            let reply = handle.sock_recv(&stream, 100).await?;
+            Ok(reply.show())
+        }
+    });
+    let serve = async move {
+        for _ in 0..3 {
+            let (client, _) = event_loop.sock_accept(&server).await?;
+            let mut reply = b"hello ".to_vec();
+            reply.extend(event_loop.sock_recv(&client, 100).await?);
+            event_loop.sock_sendall(&client, reply).await?;
+        }
+        Ok(())
+    };
+    let ((), got) = gather((serve, gather(visits))).await?;
+    trace.push(got.show());
     Ok(())
 }
 
