@@ -18,6 +18,7 @@ mod control;
 mod descriptors;
 mod futures;
 mod intervals;
+mod gathering;
 mod lifetimes;
 mod panics;
 mod permits;
