@@ -242,50 +242,46 @@ fn a_task_given_twice_is_asked_twice_as_in_asyncio() {
         .unwrap();
 }
 
-/// A gather all of whose children are done, but which is not, for their callbacks have not run.
-/// `interrupt` is called with its future at that moment.
+/// Completes the children of a gather, and calls `interrupt` at the moment when they are done and
+/// it is not, for their callbacks have not run. Whoever waits has begun to.
 fn in_the_last_tick(
     event_loop: &EventLoop,
+    children: [miniloop::Future<i32>; 2],
     interrupt: impl FnOnce() + 'static,
-) -> miniloop::Future<Vec<i32>> {
-    let children = [event_loop.create_future(), event_loop.create_future()];
-    let gathered = gather(children.clone());
+) {
+    tick(event_loop);
     event_loop.call_soon(move || {
         for child in children {
             child.set_result(1).unwrap();
         }
         interrupt();
     });
-    gathered
+    settle(event_loop);
 }
 
 #[test]
 fn a_gather_is_cancelled_also_in_its_last_tick() {
     let event_loop = EventLoop::new().unwrap();
-    let slot = Rc::new(RefCell::new(None::<miniloop::Future<Vec<i32>>>));
-    let inside = slot.clone();
-    let gathered = in_the_last_tick(&event_loop, move || {
-        let gathered = inside.take().expect("the gather");
-        assert!(!gathered.done() && gathered.cancel_with("late"));
+    let children = [event_loop.create_future(), event_loop.create_future()];
+    let gathered = gather(children.clone());
+    let cancelled = gathered.clone();
+    in_the_last_tick(&event_loop, children, move || {
+        assert!(!cancelled.done() && cancelled.cancel_with("late"));
     });
-    slot.replace(Some(gathered.clone()));
-    settle(&event_loop);
-    assert_eq!(message(&gathered.result().unwrap_err()).as_deref(), Some("late"));
+    let error = gathered.result().unwrap_err();
+    assert_eq!(message(&error).as_deref(), Some("late"));
 }
 
 #[test]
 fn a_task_is_interrupted_also_in_the_last_tick_of_what_it_gathers() {
     let event_loop = EventLoop::new().unwrap();
-    let slot = Rc::new(RefCell::new(None::<miniloop::Task<Vec<i32>>>));
-    let inside = slot.clone();
-    let gathered = in_the_last_tick(&event_loop, move || {
-        assert!(inside.take().expect("the task").cancel());
-    });
+    let children = [event_loop.create_future(), event_loop.create_future()];
+    let gathered = gather(children.clone());
     let task = event_loop.create_task(async move { gathered.await });
-    // It has to wait before the children are completed.
-    event_loop.call_soon(|| ());
-    slot.replace(Some(task.clone()));
-    settle(&event_loop);
+    let cancelled = task.clone();
+    in_the_last_tick(&event_loop, children, move || {
+        assert!(cancelled.cancel());
+    });
     assert!(task.cancelled(), "{task:?}");
 }
 
@@ -293,16 +289,13 @@ fn a_task_is_interrupted_also_in_the_last_tick_of_what_it_gathers() {
 fn a_scope_interrupts_also_in_the_last_tick_of_what_is_gathered_in_it() {
     let event_loop = EventLoop::new().unwrap();
     let scope = CancelScope::new();
-    let child = event_loop.create_future::<i32>();
-    let body = gather([child.clone()]);
+    let children = [event_loop.create_future(), event_loop.create_future()];
+    let body = gather(children.clone());
     let entered = scope.clone();
     let task = event_loop.create_task(async move { entered.run(async move { body.await }).await });
-    tick(&event_loop);
-    event_loop.call_soon(move || {
-        child.set_result(1).unwrap();
+    in_the_last_tick(&event_loop, children, move || {
         scope.cancel();
     });
-    settle(&event_loop);
     assert_eq!(task.result().unwrap(), None);
 }
 
