@@ -265,10 +265,10 @@ impl<T: 'static> Future<T> {
         let state = self.cell.state();
         let task = state.event_loop.core.stepping_with(cx.waker());
         let was_registered = self.registration.get() != 0;
-        if let Some(task) = &task {
-            if task.address() == Rc::as_ptr(&self.cell).cast() {
-                return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
-            }
+        if let Some(task) = &task
+            && task.address() == Rc::as_ptr(&self.cell).cast()
+        {
+            return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
         }
         // The await that was waiting gets it; one that did not suspend never does.
         if was_registered && let Some(error) = state.event_loop.core.take_cancellation(task.as_deref()) {

@@ -34,16 +34,13 @@ mod condition;
 mod event;
 mod exceptions;
 mod futures;
+mod gather;
 mod locks;
 mod queue;
 mod readers_writers;
 mod registry;
 mod run_until_complete;
 mod semaphore;
-mod gather;
-mod readers_writers;
-mod registry;
-mod run_until_complete;
 mod shield;
 mod shutdown;
 mod sleep;
@@ -53,8 +50,8 @@ mod tasks;
 mod threadsafe;
 mod timeout;
 mod timers;
-mod wait_for;
 mod wait;
+mod wait_for;
 
 /// The areas whose scenarios are ported.
 const AREAS: &[registry::Area] = &[
@@ -86,13 +83,6 @@ const AREAS: &[registry::Area] = &[
 
 /// The scenarios of those areas that are not ported, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
-    ("sleepers_wake_by_duration", "later: wait"),
-    ("accept_several_clients", "later: gather"),
-    ("current_task_is_the_one_stepping", "later: current_task"),
-    ("all_tasks_lists_the_unfinished", "later: all_tasks"),
-    ("runs_to_a_result_or_an_error", "later: current_task"),
-    ("runner_cancels_what_is_left", "later: Runner"),
-    ("runner_reports_errors_of_the_cleanup", "later: Runner"),
     ("coroutine_from_a_thread", "later: run_coroutine_threadsafe"),
     ("blocking_socket_in_debug_mode", "later: debug mode"),
     ("slow_callback_in_debug_mode", "later: debug mode"),
