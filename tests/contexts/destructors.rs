@@ -278,7 +278,8 @@ fn a_destructor_in_a_coroutine_runs_in_the_context_of_its_step() {
 // brief: XT-16
 #[test]
 fn a_task_whose_values_panic_when_dropped_ends_as_it_ended() {
-    static BAD: ContextVar<Rc<OnDrop<fn()>>> = ContextVar::new("bad");
+    type Bad = OnDrop<fn()>;
+    static BAD: ContextVar<Rc<Bad>> = ContextVar::new("bad");
     isolated(|| {
         let (event_loop, _) = virtual_loop();
         let reports = Reports::of(&event_loop);
