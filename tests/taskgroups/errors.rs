@@ -3,7 +3,7 @@
 use miniloop::{CancelledError, Exception, ExceptionGroup, TaskGroup, create_task};
 
 use crate::common::{Boom, outcome, state, ticks, virtual_loop, word, yields};
-use crate::play::{nap, noted_nap, now, play, requests, secs, this_loop, this_task};
+use crate::play::{nap, noted_nap, play, requests, secs, this_loop, this_task};
 use crate::support::{Reports, raised};
 use crate::{child, fail_after, push_end};
 
