@@ -27,6 +27,7 @@ mod reentrancy;
 #[cfg(unix)]
 mod reuse;
 mod sockets;
+mod structure;
 mod threads;
 mod timers;
 mod wakers;
