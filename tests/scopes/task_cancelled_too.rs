@@ -136,6 +136,31 @@ fn the_task_after_the_scope_is_over_is_nothing_new() {
 }
 
 #[test]
+fn a_request_that_was_pending_when_a_cancelled_scope_is_entered_wins() {
+    let lines = play(|trace| async move {
+        let log = trace.clone();
+        let task = create_task(async move {
+            let scope = CancelScope::new();
+            this_task().cancel();
+            scope.cancel();
+            let ended = scope.run(noted_nap(&log, "body", 60)).await;
+            push_end(&log, &ended);
+            ended.map(|_| ())
+        });
+        push_outcome(&trace, task).await;
+        Ok(())
+    });
+    assert_eq!(
+        lines,
+        [
+            "body:cancelled@0",
+            "cancelled@0 requests:1",
+            "cancelled@0 requests:1"
+        ]
+    );
+}
+
+#[test]
 fn a_request_that_was_used_up_before_does_not_concern_the_scope() {
     let lines = play(|trace| async move {
         let log = trace.clone();
