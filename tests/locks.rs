@@ -11,6 +11,8 @@ mod condition;
 mod crowds;
 #[path = "locks/event.rs"]
 mod event;
+#[path = "locks/like_asyncio.rs"]
+mod like_asyncio;
 #[path = "locks/lock.rs"]
 mod lock;
 #[path = "locks/loops.rs"]
