@@ -138,7 +138,7 @@ fn futures_and_tasks_of_several_types_can_be_waited_for() {
             let (done, _) = wait(different, None, ReturnWhen::AllCompleted).await?;
             assert_eq!(done.len(), 2);
             // A borrowed list, and what is returned waits for it no longer.
-            let tasks = vec![create_task(nap(1))];
+            let tasks = [create_task(nap(1))];
             let waiting = wait(tasks.iter().cloned(), None, ReturnWhen::AllCompleted);
             create_task(waiting).await?;
             assert!(tasks[0].done());
