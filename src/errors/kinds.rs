@@ -241,6 +241,13 @@ impl Error for TimeoutError {}
 #[non_exhaustive]
 pub struct BrokenBarrierError {}
 
+impl BrokenBarrierError {
+    /// The error that says "broken".
+    pub fn new() -> BrokenBarrierError {
+        BrokenBarrierError::default()
+    }
+}
+
 impl fmt::Display for BrokenBarrierError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the barrier is broken")

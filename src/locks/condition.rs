@@ -166,7 +166,11 @@ impl Inner {
         let mut outcome = wait.place.woken().await;
         wait.leave();
         while let Err(error) = self.lock.take_again(hold, &event_loop).await {
+            let again = error.is_cancelled();
             outcome = Err(error);
+            if !again {
+                break;
+            }
         }
         if outcome.is_ok() {
             wait.notified = false;
