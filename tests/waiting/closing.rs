@@ -3,7 +3,7 @@
 use miniloop::{EventLoop, ReturnWhen, RuntimeError, as_completed, gather, gather_results, shield, wait};
 
 use super::nap;
-use crate::support::{Drops, Reports, misuse, tick};
+use crate::support::{Drops, Reports, Watchdog, misuse, tick};
 
 #[test]
 fn a_pending_gather_and_shield_fail_when_the_loop_is_closed() {
@@ -66,6 +66,7 @@ fn what_a_gather_holds_is_dropped_when_the_loop_is_closed() {
 
 #[test]
 fn results_that_come_while_a_loop_closes_are_errors() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let tasks = [event_loop.create_task(nap(60)), event_loop.create_task(nap(61))];
     let mut completed = as_completed(tasks.clone());
@@ -92,6 +93,7 @@ fn results_that_come_while_a_loop_closes_are_errors() {
 
 #[test]
 fn on_a_closed_loop_nothing_is_waited_for() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let pending = event_loop.create_future::<()>();
     event_loop.close().unwrap();

@@ -12,7 +12,7 @@ use miniloop::{
 
 use super::{fail_after, nap};
 use crate::common::{pair, recv, send, virtual_loop, yields};
-use crate::support::{Drops, Reports, nothing_is_left, settle, still_works, tick};
+use crate::support::{Drops, Reports, Watchdog, nothing_is_left, settle, still_works, tick};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -76,6 +76,7 @@ fn the_tasks_of_a_dropped_gather_report_their_failures_themselves() {
 
 #[test]
 fn sleeps_without_another_handle_are_abandoned_with_the_gather() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let kept = event_loop.sleep(MINUTE);
     let sleeps = || [event_loop.sleep(MINUTE), event_loop.sleep(MINUTE), kept.clone()];
@@ -91,6 +92,7 @@ fn sleeps_without_another_handle_are_abandoned_with_the_gather() {
 
 #[test]
 fn a_receive_is_abandoned_with_the_gather_and_takes_no_data() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let (near, far) = pair();
     let gathered = gather((event_loop.sock_recv(&near, 100), event_loop.sleep(MINUTE)));
@@ -104,6 +106,7 @@ fn a_receive_is_abandoned_with_the_gather_and_takes_no_data() {
 
 #[test]
 fn operations_go_on_beside_a_failure_for_as_long_as_the_gather_is_held() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let failing = event_loop.create_future::<()>();
     let gathered = gather((failing.clone(), event_loop.sleep(MINUTE)));
@@ -151,6 +154,7 @@ fn a_gather_or_shield_with_a_callback_lives_without_a_handle() {
 
 #[test]
 fn a_gather_whose_callback_is_taken_away_goes_with_its_last_handle() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     let drops = Drops::default();
     let gathered = gather([event_loop.sleep(MINUTE)]);
@@ -166,6 +170,7 @@ fn a_gather_whose_callback_is_taken_away_goes_with_its_last_handle() {
 
 #[test]
 fn a_wait_dropped_at_any_moment_takes_its_callbacks_and_its_timer_with_it() {
+    let _watchdog = Watchdog::start();
     for moment in 0..3 {
         let event_loop = EventLoop::new().unwrap();
         let waited = event_loop.create_task({
@@ -219,6 +224,7 @@ fn dropping_as_completed_drops_the_results_that_were_not_fetched() {
 
 #[test]
 fn a_future_that_outlives_many_who_waited_keeps_none_of_their_callbacks() {
+    let _watchdog = Watchdog::start();
     let event_loop = EventLoop::new().unwrap();
     // A callback would keep the sleep alive without its handle.
     let sleep = event_loop.sleep(MINUTE);

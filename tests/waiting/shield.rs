@@ -6,7 +6,7 @@ use miniloop::{EventLoop, InvalidStateError, create_task, gather, get_running_lo
 
 use super::{fail_after, message, nap, value_after};
 use crate::common::{Boom, elapsed, pair, virtual_loop, yields};
-use crate::support::{Reports, nothing_is_left, raised, settle, still_works, tick};
+use crate::support::{Reports, Watchdog, nothing_is_left, raised, settle, still_works, tick};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -61,6 +61,7 @@ fn a_cancelled_shield_is_done_at_once_and_the_inner_task_runs_on() {
 
 #[test]
 fn a_coroutine_or_operation_that_nobody_else_holds_goes_on_behind_a_cancelled_shield() {
+    let _watchdog = Watchdog::start();
     let (event_loop, _) = virtual_loop();
     let (near, far) = pair();
     let data = vec![7; 1 << 22];

@@ -8,7 +8,7 @@ use miniloop::{
 
 use super::{fail_after, nap, value_after};
 use crate::common::{Boom, elapsed, virtual_loop, yields};
-use crate::support::{Reports, misuse, raised, settle, still_works, tick};
+use crate::support::{Reports, Watchdog, misuse, raised, settle, still_works, tick};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -206,6 +206,7 @@ fn a_cancelled_wait_cancels_nothing_and_can_be_done_again() {
 
 #[test]
 fn what_belongs_to_another_loop_is_refused() {
+    let _watchdog = Watchdog::start();
     let (event_loop, other) = (EventLoop::new().unwrap(), EventLoop::new().unwrap());
     let strange = other.create_future::<()>();
     let waited = event_loop.run_until_complete(async move {
