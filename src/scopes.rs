@@ -75,7 +75,7 @@ fn poll_in<T, F: StdFuture<Output = Result<T>>>(
 ) -> Poll<Result<T>> {
     let core = &event_loop.core;
     let foreign = core.stepping_with(cx.waker()).is_none();
-    let due = scope.begin_poll(event_loop, foreign.then(|| cx.waker()));
+    scope.begin_poll(event_loop, foreign.then(|| cx.waker()));
     let polling = Polling {
         event_loop,
         scope,
@@ -86,7 +86,7 @@ fn poll_in<T, F: StdFuture<Output = Result<T>>>(
         None => Poll::Pending,
     };
     drop(polling);
-    if polled.is_pending() && !scope.suspended(due) {
+    if polled.is_pending() && !scope.suspended() {
         *body = None;
         return Poll::Ready(Err(CancelledError::new().into()));
     }

@@ -28,6 +28,8 @@ pub(crate) struct Scope {
     cancelled: Cell<u64>,
     /// No await has delivered that yet.
     pending: Cell<bool>,
+    /// The poll of the body began with that to deliver, and no await has taken it yet.
+    due: Cell<bool>,
     /// It was passed on to what the body waits for, and has not come back yet.
     passed_on: Cell<bool>,
     /// The body is being polled.
@@ -183,16 +185,15 @@ impl Scope {
         }
     }
 
-    /// Before the body is polled: whether a cancellation is to be delivered by this poll.
-    /// `waker`: that of something inside the task, if it is not the task's own.
-    pub(crate) fn begin_poll(&self, event_loop: &LoopHandle, waker: Option<&Waker>) -> bool {
+    /// Before the body is polled. `waker`: that of something inside the task, if it is not the task's own.
+    pub(crate) fn begin_poll(&self, event_loop: &LoopHandle, waker: Option<&Waker>) {
         self.follow(event_loop);
         if waker.is_some() || self.waker.borrow().is_some() {
             let before = self.waker.replace(waker.cloned());
             drop(before);
         }
         self.polling.set(true);
-        self.pending.get()
+        self.due.set(self.pending.get());
     }
 
     /// The body may have been moved to another task in the middle.
@@ -220,9 +221,9 @@ impl Scope {
         self.polling.set(false);
     }
 
-    /// After a poll that suspended the body, which began with a cancellation to deliver if `due`.
-    /// False if nothing of this crate can deliver it: the body is to be dropped where it is.
-    pub(crate) fn suspended(self: &Rc<Self>, due: bool) -> bool {
+    /// After a poll that suspended the body. False if it is cancelled and nothing of this crate can
+    /// deliver that: the body is to be dropped where it is.
+    pub(crate) fn suspended(self: &Rc<Self>) -> bool {
         if !self.passed_on.get() && !self.pending.get() {
             return true;
         }
@@ -247,7 +248,7 @@ impl Scope {
             self.passed_on.set(!woken);
             return true;
         }
-        !due && woken
+        !self.due.get() && woken
     }
 
     /// Takes what is to be delivered at an await in this scope: its own, or that of one around it.
@@ -256,6 +257,7 @@ impl Scope {
         let mut taken = None;
         self.for_each_outwards(|scope| {
             if scope.pending.replace(false) {
+                scope.due.set(false);
                 taken = scope.error.borrow().clone();
             }
         });
