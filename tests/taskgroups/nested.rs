@@ -138,6 +138,35 @@ fn both_fail_in_one_tick_and_the_inner_error_is_handled() {
 }
 
 #[test]
+fn both_fail_in_one_tick_and_the_body_yields_after_the_inner_error() {
+    let lines = play(|trace| async move {
+        let (outer, inner) = (TaskGroup::new(), TaskGroup::new());
+        let body = async {
+            let body = async {
+                inner.create_task(fail_after(0, "inner"))?;
+                outer.create_task(fail_after(0, "outer"))?;
+                Ok(())
+            };
+            let ended = inner.run(body).await;
+            push_end(&trace, &ended);
+            // A bare yield, which has woken the task already.
+            noted_nap(&trace, "yield", 0).await
+        };
+        let ended = outer.run(body).await;
+        push_end(&trace, &ended);
+        Ok(())
+    });
+    assert_eq!(
+        lines,
+        [
+            "group(error:inner)@0 requests:1",
+            "yield:cancelled@0",
+            "group(error:outer)@0 requests:0"
+        ]
+    );
+}
+
+#[test]
 fn an_outside_cancellation_goes_through_both_and_cancels_the_tasks_of_both() {
     let lines = play(|trace| async move {
         let log = trace.clone();
