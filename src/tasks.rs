@@ -3,7 +3,9 @@
 //! This is the handle; how the coroutine is stepped is in `stepping.rs`.
 
 mod any;
+mod control;
 pub(crate) mod ensure;
+mod part;
 mod stepping;
 
 use std::borrow::Cow;

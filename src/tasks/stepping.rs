@@ -10,199 +10,27 @@
 //!
 //! `run` is Python's `__step`, and `wake` its `__wakeup`.
 
-use std::cell::{Cell, RefCell};
 use std::future::Future as StdFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
 use std::task::{Context as PollContext, Poll};
 
 use slotmap::Key;
 
-use crate::contexts::{self, Context};
+use super::part::{Phase, TaskPart, Wait};
+use crate::contexts::Context;
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
-use crate::few::Few;
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::{Callback, Cancel, OwnedKey, TaskControl};
+use crate::handles::{Cancel, OwnedKey, TaskControl};
 use crate::loop_core::{LoopHandle, Scope, Stepper};
 use crate::raw_task::{Lent, Pinned};
 use crate::ready::Runnable;
-use crate::threadsafe::RemoteWaker;
 
 pub(super) type TaskCell<T, F> = Pinned<Shared<T>, F>;
 
 pub(super) struct Shared<T> {
-    state: State<T>,
+    pub(super) state: State<T>,
     part: TaskPart,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Its first step has not begun.
-    New,
-    Suspended,
-    Stepping,
-    Done,
-}
-
-/// What a task has beyond a future, but for the coroutine.
-struct TaskPart {
-    phase: Cell<Phase>,
-    /// A step is in the ready queue.
-    scheduled: Cell<bool>,
-    /// It was woken while it was being stepped.
-    woken_in_step: Cell<bool>,
-    /// A cancellation that no await has delivered yet.
-    must_cancel: Cell<bool>,
-    /// A cancellation was passed on to what the task waits for, and has not come back yet.
-    passed_on: Cell<bool>,
-    /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
-    doomed: Cell<bool>,
-    /// The step began with a cancellation to deliver, and no await has taken it yet.
-    due: Cell<bool>,
-    /// Its cancellation is being passed on: tasks may wait for each other in a circle.
-    passing_on: Cell<bool>,
-    cancel_requests: Cell<u32>,
-    /// Scopes around some of its awaits that are cancelled.
-    scope_requests: Cell<u32>,
-    /// Its place among what the loop owns, from its first suspension on.
-    key: Cell<OwnedKey>,
-    waits: RefCell<Few<Wait>>,
-    /// Counts the steps.
-    steps: Cell<u32>,
-    number: u64,
-    /// What few tasks have.
-    extra: RefCell<Option<Box<Extra>>>,
-}
-
-/// A future that the task is registered with.
-struct Wait {
-    future: Rc<dyn Cancel>,
-    registration: u32,
-    /// The innermost scope it was polled in.
-    scope: Option<Rc<Scope>>,
-    /// The step in which it was polled. If that is not the last one, then the coroutine keeps the
-    /// future but is suspended at something else.
-    step: u32,
-}
-
-#[derive(Default)]
-struct Extra {
-    name: Option<String>,
-    /// Its context, once it is not empty.
-    context: Option<Context>,
-    /// What the last request is to be delivered as, if there is more to say than "cancelled".
-    cancellation: Option<CancelledError>,
-    /// What the clones of its waker share. Weak: see `RemoteWaker`.
-    remote: Weak<RemoteWaker>,
-}
-
-impl TaskPart {
-    fn new(number: u64) -> TaskPart {
-        TaskPart {
-            phase: Cell::new(Phase::New),
-            scheduled: Cell::new(false),
-            woken_in_step: Cell::new(false),
-            must_cancel: Cell::new(false),
-            passed_on: Cell::new(false),
-            doomed: Cell::new(false),
-            due: Cell::new(false),
-            passing_on: Cell::new(false),
-            cancel_requests: Cell::new(0),
-            scope_requests: Cell::new(0),
-            key: Cell::new(OwnedKey::null()),
-            waits: RefCell::new(Few::None),
-            steps: Cell::new(0),
-            number,
-            extra: RefCell::new(None),
-        }
-    }
-
-    fn remote(&self) -> Option<Arc<RemoteWaker>> {
-        self.extra.borrow().as_ref()?.remote.upgrade()
-    }
-
-    fn set_remote(&self, remote: &Arc<RemoteWaker>) {
-        self.extra.borrow_mut().get_or_insert_default().remote = Arc::downgrade(remote);
-    }
-
-    /// Whether it is suspended at a future of this crate.
-    fn is_waiting(&self) -> bool {
-        let waits = self.waits.borrow();
-        waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
-    }
-
-    /// What it is suspended at, of what `counts`. All of it is pending: what is done has left the
-    /// list.
-    fn current_waits(&self, counts: impl Fn(&Wait) -> bool) -> Vec<Rc<dyn Cancel>> {
-        let waits = self.waits.borrow();
-        let current = |wait: &&Wait| wait.step == self.steps.get() && counts(wait);
-        waits
-            .as_slice()
-            .iter()
-            .filter(current)
-            .map(|wait| wait.future.clone())
-            .collect()
-    }
-
-    /// The task has been stepped: what it still waits for may have counted on that.
-    fn tell_waits_of_step(&self) {
-        // A copy, for whoever is told may leave the list; mostly it is of one.
-        let mut told = Few::None;
-        for wait in self.waits.borrow().as_slice() {
-            told.push(wait.future.clone());
-        }
-        told.for_each(|future| future.awaiter_stepped());
-    }
-
-    fn name(&self) -> String {
-        let extra = self.extra.borrow();
-        let name = extra.as_ref().and_then(|extra| extra.name.clone());
-        name.unwrap_or_else(|| format!("Task-{}", self.number))
-    }
-
-    fn edit_extra(&self, edit: impl FnOnce(&mut Extra)) {
-        edit(self.extra.borrow_mut().get_or_insert_default());
-    }
-
-    /// Keeps what an await is to deliver.
-    fn keep_cancellation(&self, error: &CancelledError) {
-        let kept = (!error.is_plain(self.number)).then(|| error.clone());
-        if kept.is_some() || self.extra.borrow().is_some() {
-            self.edit_extra(|extra| extra.cancellation = kept);
-        }
-    }
-
-    /// What an await is to deliver.
-    fn cancellation(&self) -> CancelledError {
-        let extra = self.extra.borrow();
-        let kept = extra.as_ref().and_then(|extra| extra.cancellation.clone());
-        kept.unwrap_or_else(|| CancelledError::new().of_task(self.number))
-    }
-
-    /// Makes its context the current one; returns the one before, to be given to `leave_context`.
-    #[inline]
-    fn enter_context(&self) -> Option<Context> {
-        let extra = self.extra.borrow();
-        if extra.is_none() && !contexts::in_use() {
-            return None;
-        }
-        contexts::exchange(extra.as_ref().and_then(|extra| extra.context.clone()))
-    }
-
-    #[inline]
-    fn leave_context(&self, outer: Option<Context>) {
-        if outer.is_some() || contexts::in_use() {
-            self.keep_context(outer);
-        }
-    }
-
-    fn keep_context(&self, outer: Option<Context>) {
-        let own = contexts::exchange(outer);
-        if own.is_some() {
-            self.edit_extra(|extra| extra.context = own);
-        }
-    }
 }
 
 impl<T> Drop for Shared<T> {
@@ -212,7 +40,7 @@ impl<T> Drop for Shared<T> {
 }
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F> {
-    fn part(&self) -> &TaskPart {
+    pub(super) fn part(&self) -> &TaskPart {
         &self.shared.part
     }
 
@@ -504,73 +332,6 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> FutureCell<T> for T
 
     fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
         Some(self)
-    }
-}
-
-impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Pinned<Shared<T>, F> {
-    fn number(&self) -> u64 {
-        self.part().number
-    }
-
-    fn name(&self) -> String {
-        self.part().name()
-    }
-
-    fn set_name(&self, name: String) {
-        self.part().edit_extra(|extra| extra.name = Some(name));
-    }
-
-    fn cancelling(&self) -> u32 {
-        self.part().cancel_requests.get() + self.part().scope_requests.get()
-    }
-
-    fn uncancel(&self) -> u32 {
-        let part = self.part();
-        let left = part.cancel_requests.get().saturating_sub(1);
-        part.cancel_requests.set(left);
-        if left == 0 {
-            part.must_cancel.set(false);
-            part.due.set(false);
-        }
-        left + part.scope_requests.get()
-    }
-
-    fn count_scope(&self, cancelled: bool) {
-        let requests = &self.part().scope_requests;
-        let count = requests.get();
-        requests.set(if cancelled {
-            count + 1
-        } else {
-            count.saturating_sub(1)
-        });
-    }
-
-    fn requests(&self) -> u32 {
-        self.part().cancel_requests.get()
-    }
-
-    fn done(&self) -> bool {
-        self.shared.state.done()
-    }
-
-    fn cancelled(&self) -> bool {
-        self.shared.state.is_cancelled()
-    }
-
-    fn failed(&self) -> bool {
-        self.shared.state.is_failed()
-    }
-
-    fn failure(&self) -> Option<Exception> {
-        self.shared.state.failure()
-    }
-
-    fn when_done(self: Rc<Self>, callback: Callback) -> u32 {
-        Future::of(self as Rc<dyn FutureCell<T>>).when_done(callback)
-    }
-
-    fn forget_when_done(self: Rc<Self>, key: u32) {
-        Future::of(self as Rc<dyn FutureCell<T>>).forget_when_done(key);
     }
 }
 

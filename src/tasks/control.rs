@@ -1,0 +1,76 @@
+//! A task as those see it who do not know the type of its result.
+
+use std::future::Future as StdFuture;
+use std::rc::Rc;
+
+use super::stepping::TaskCell;
+use crate::errors::{Exception, Result};
+use crate::futures::{Future, FutureCell};
+use crate::handles::{Callback, TaskControl};
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for TaskCell<T, F> {
+    fn number(&self) -> u64 {
+        self.part().number
+    }
+
+    fn name(&self) -> String {
+        self.part().name()
+    }
+
+    fn set_name(&self, name: String) {
+        self.part().edit_extra(|extra| extra.name = Some(name));
+    }
+
+    fn cancelling(&self) -> u32 {
+        self.part().cancel_requests.get() + self.part().scope_requests.get()
+    }
+
+    fn uncancel(&self) -> u32 {
+        let part = self.part();
+        let left = part.cancel_requests.get().saturating_sub(1);
+        part.cancel_requests.set(left);
+        if left == 0 {
+            part.must_cancel.set(false);
+            part.due.set(false);
+        }
+        left + part.scope_requests.get()
+    }
+
+    fn count_scope(&self, cancelled: bool) {
+        let requests = &self.part().scope_requests;
+        let count = requests.get();
+        requests.set(if cancelled {
+            count + 1
+        } else {
+            count.saturating_sub(1)
+        });
+    }
+
+    fn requests(&self) -> u32 {
+        self.part().cancel_requests.get()
+    }
+
+    fn done(&self) -> bool {
+        self.shared.state.done()
+    }
+
+    fn cancelled(&self) -> bool {
+        self.shared.state.is_cancelled()
+    }
+
+    fn failed(&self) -> bool {
+        self.shared.state.is_failed()
+    }
+
+    fn failure(&self) -> Option<Exception> {
+        self.shared.state.failure()
+    }
+
+    fn when_done(self: Rc<Self>, callback: Callback) -> u32 {
+        Future::of(self as Rc<dyn FutureCell<T>>).when_done(callback)
+    }
+
+    fn forget_when_done(self: Rc<Self>, key: u32) {
+        Future::of(self as Rc<dyn FutureCell<T>>).forget_when_done(key);
+    }
+}
