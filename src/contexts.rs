@@ -179,13 +179,12 @@ fn current_made() -> Context {
 /// A copy of the current context for something that will run later; `None` if it is empty.
 #[inline]
 pub(crate) fn captured() -> Option<Context> {
-    if in_use() {
-        current()
-            .filter(|context| !context.is_empty())
-            .map(|context| context.copy())
-    } else {
-        None
-    }
+    if in_use() { copied() } else { None }
+}
+
+fn copied() -> Option<Context> {
+    let current = current().filter(|context| !context.is_empty());
+    current.map(|context| context.copy())
 }
 
 /// A copy of the current context (`contextvars.copy_context`).

@@ -74,6 +74,7 @@ fn set_running(event_loop: Option<LoopHandle>) {
 }
 
 /// Boxes a callback that is to run in the context of this place.
+#[inline]
 fn in_context(callback: impl FnOnce() + 'static) -> Callback {
     match contexts::captured() {
         None => boxed(callback),
@@ -134,6 +135,7 @@ impl LoopHandle {
     }
 
     /// Schedules a callback that brings its context with it.
+    #[inline]
     pub(crate) fn schedule(&self, callback: Callback) -> Handle {
         if self.core.closed.get() {
             self.core.refuse("a callback");

@@ -173,10 +173,14 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(super) fn move_due_timers(&self) {
-        if self.timers.borrow().is_empty() {
-            return;
+        if !self.timers.borrow().is_empty() {
+            self.move_due_timers_now();
         }
+    }
+
+    fn move_due_timers_now(&self) {
         let now = self.now();
         let mut timers = self.timers.borrow_mut();
         let mut ready = self.ready.borrow_mut();
@@ -185,10 +189,14 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(super) fn read_inbox(&self) {
-        if !self.inbox.has_mail() {
-            return;
+        if self.inbox.has_mail() {
+            self.take_letters();
         }
+    }
+
+    fn take_letters(&self) {
         let mut letters = self.inbox.take(self.letters.take());
         for letter in letters.drain(..) {
             match letter {
