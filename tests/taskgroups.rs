@@ -14,6 +14,8 @@ mod cancelled_from_outside;
 mod errors;
 #[path = "taskgroups/left_in_the_middle.rs"]
 mod left_in_the_middle;
+#[path = "taskgroups/like_asyncio.rs"]
+mod like_asyncio;
 #[path = "taskgroups/misuse.rs"]
 mod misuse;
 #[path = "taskgroups/nested.rs"]
