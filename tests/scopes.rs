@@ -5,23 +5,22 @@ mod common;
 mod play;
 mod support;
 
+#[path = "scopes/awaited.rs"]
+mod awaited;
 #[path = "scopes/branches.rs"]
 mod branches;
+#[path = "scopes/left_in_the_middle.rs"]
+mod left_in_the_middle;
 #[path = "scopes/nested.rs"]
 mod nested;
 #[path = "scopes/task_cancelled_too.rs"]
 mod task_cancelled_too;
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use miniloop::{CancelScope, CancelledError, Exception, Result, create_task};
 
-use futures_util::{FutureExt, select_biased};
-
-use miniloop::{CancelScope, CancelledError, Exception, Result, RuntimeError, create_task};
-
-use common::{Boom, Trace, outcome, state, ticks, virtual_loop, word, yields};
+use common::{Boom, Trace, outcome, ticks, word, yields};
 use play::{nap, noted_nap, now, play, requests, secs, this_loop};
-use support::{Drops, OnDrop, Reports, misuse, raised, settle, tick};
+use support::raised;
 
 /// Cancels the scope after so many seconds, from a callback.
 fn cancel_after(seconds: u64, scope: &CancelScope) {
@@ -290,99 +289,6 @@ fn the_message_is_what_the_await_yields() {
     });
 }
 
-#[test]
-fn what_the_body_waits_for_is_cancelled_a_future_or_a_task() {
-    let lines = play(|trace| async move {
-        let future = this_loop().create_future::<()>();
-        let scope = CancelScope::new();
-        cancel_after(1, &scope);
-        assert_eq!(scope.run(future.clone()).await?, None);
-        trace.push(state(&future));
-        let log = trace.clone();
-        let task = create_task(async move { noted_nap(&log, "task", 60).await });
-        let scope = CancelScope::new();
-        cancel_after(1, &scope);
-        assert_eq!(scope.run(task.clone()).await?, None);
-        trace.push(format!("{} requests:{}", state(&task), task.cancelling()));
-        Ok(())
-    });
-    assert_eq!(lines, ["cancelled", "task:cancelled@2", "cancelled requests:1"]);
-}
-
-#[test]
-fn a_cancellation_of_what_the_body_waits_for_is_not_the_scope_s() {
-    play(|_| async {
-        let (future, scope) = (this_loop().create_future::<()>(), CancelScope::new());
-        let cancelled = future.clone();
-        this_loop().call_later(secs(1), move || {
-            cancelled.cancel();
-        });
-        let ended = scope.run(future).await;
-        assert!(ended.unwrap_err().is_cancelled());
-        assert!(!scope.cancelled_caught());
-        let raising = async { Err::<(), Exception>(CancelledError::new().into()) };
-        assert!(CancelScope::new().run(raising).await.is_err());
-        Ok(())
-    });
-}
-
-// brief: XT-17
-#[test]
-fn a_body_that_waits_for_something_foreign_only_is_dropped_where_it_is() {
-    let lines = play(|trace| async move {
-        let (scope, drops) = (CancelScope::new(), Drops::default());
-        let captured = drops.counted();
-        cancel_after(1, &scope);
-        let body = async move {
-            let _captured = captured;
-            std::future::pending::<Result<()>>().await
-        };
-        let ended = scope.run(body).await;
-        push_end(&trace, &ended);
-        assert_eq!(drops.count(), 1);
-        assert!(scope.cancelled_caught());
-        Ok(())
-    });
-    assert_eq!(lines, ["None@1 requests:0"]);
-}
-
-#[test]
-fn cancelled_from_inside_a_body_that_then_waits_for_something_foreign_is_dropped() {
-    play(|_| async {
-        let scope = CancelScope::new();
-        let body = async {
-            scope.cancel();
-            std::future::pending::<Result<()>>().await
-        };
-        assert_eq!(scope.run(body).await?, None);
-        let scope = CancelScope::new();
-        scope.cancel();
-        let body = std::future::pending::<Result<()>>();
-        assert_eq!(scope.run(body).await?, None);
-        assert_eq!((now(), requests()), ("0".into(), 0));
-        Ok(())
-    });
-}
-
-#[test]
-fn something_foreign_that_is_ready_in_time_is_not_lost() {
-    play(|_| async {
-        let scope = CancelScope::new();
-        let body = async {
-            support::wake_and_yield().await;
-            scope.cancel();
-            // It has woken the task itself: it goes on, and the next await delivers.
-            support::wake_and_yield().await;
-            let slept = nap(60).await;
-            assert!(slept.as_ref().unwrap_err().is_cancelled());
-            slept
-        };
-        assert_eq!(scope.run(body).await?, None);
-        assert_eq!(now(), "0");
-        Ok(())
-    });
-}
-
 // brief: XT-17
 #[test]
 fn tasks_created_in_it_are_not_in_it_eager_or_not() {
@@ -496,135 +402,5 @@ fn cancelled_in_the_step_in_which_the_body_ends_it_changes_nothing() {
         assert!(scope.cancel_called() && !scope.cancelled_caught());
         assert_eq!(requests(), 0);
         nap(1).await
-    });
-}
-
-#[test]
-fn a_second_run_is_refused_and_outside_of_a_task_the_first() {
-    let (event_loop, _clock) = virtual_loop();
-    let scope = CancelScope::new();
-    let outside = scope.clone();
-    event_loop.call_soon(move || {
-        let running = pin!(outside.run(async { Ok(()) }));
-        match running.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(refused) => assert_eq!(misuse(refused), RuntimeError::NotInTask),
-            Poll::Pending => panic!("it waits"),
-        }
-    });
-    tick(&event_loop);
-    let main = async move {
-        // That one has not entered it.
-        let body = async {
-            let inside = scope.run(nap(1)).await;
-            assert_eq!(misuse(inside), RuntimeError::EnteredTwice);
-            Ok(7)
-        };
-        assert_eq!(scope.run(body).await?, Some(7));
-        assert_eq!(misuse(scope.run(nap(1)).await), RuntimeError::EnteredTwice);
-        Ok(())
-    };
-    event_loop.run_until_complete(main).unwrap();
-}
-
-#[test]
-fn dropped_in_the_middle_it_is_over_and_leaves_no_request() {
-    let lines = play(|trace| async move {
-        let scope = CancelScope::new();
-        cancel_after(1, &scope);
-        {
-            let body = async {
-                let slept = noted_nap(&trace, "body", 60).await;
-                nap(60).await?;
-                slept
-            };
-            let mut scoped = pin!(scope.run(body).fuse());
-            let mut short = pin!(noted_nap(&trace, "short", 3).fuse());
-            select_biased! {
-                _ = scoped => unreachable!("its cleanup takes longer"),
-                slept = short => slept?,
-            }
-        }
-        assert!(scope.cancel_called() && !scope.cancelled_caught());
-        assert!(!scope.cancel());
-        assert_eq!(requests(), 0);
-        noted_nap(&trace, "after", 5).await
-    });
-    assert_eq!(lines, ["body:cancelled@1", "short:slept@3", "after:slept@8"]);
-}
-
-#[test]
-fn a_capture_whose_drop_cancels_the_scope_does_no_harm() {
-    play(|_| async {
-        for foreign in [true, false] {
-            let scope = CancelScope::new();
-            let dropped = scope.clone();
-            let bomb = OnDrop::new(move || {
-                dropped.cancel();
-            });
-            cancel_after(1, &scope);
-            let body = async move {
-                let _bomb = bomb;
-                if foreign {
-                    std::future::pending().await
-                } else {
-                    nap(60).await
-                }
-            };
-            assert_eq!(scope.run(body).await?, None);
-            assert_eq!(requests(), 0);
-        }
-        nap(1).await
-    });
-}
-
-#[test]
-fn a_scope_whose_loop_was_closed_can_still_be_cancelled_without_harm() {
-    let (event_loop, _clock) = virtual_loop();
-    let scope = CancelScope::new();
-    let inside = scope.clone();
-    event_loop.create_task(async move { inside.run(nap(60)).await });
-    settle(&event_loop);
-    event_loop.close().unwrap();
-    assert!(!scope.cancel());
-}
-
-#[test]
-fn a_panic_in_the_body_leaves_the_scope() {
-    let (event_loop, _clock) = virtual_loop();
-    let reports = Reports::of(&event_loop);
-    let scope = CancelScope::new();
-    let inside = scope.clone();
-    let task = event_loop.create_task(async move {
-        let body = async {
-            inside.cancel();
-            if inside.cancel_called() {
-                panic!("in the body");
-            }
-            Ok(())
-        };
-        inside.run(body).await
-    });
-    let ended = event_loop.run_until_complete(task.clone());
-    assert!(ended.unwrap_err().to_string().contains("in the body"));
-    assert!(!scope.cancel(), "it is over");
-    assert_eq!(task.cancelling(), 0);
-    let main = async { nap(1).await };
-    event_loop.run_until_complete(main).unwrap();
-    assert!(reports.take().is_empty());
-}
-
-#[test]
-fn ten_thousand_scopes_one_after_another() {
-    play(|_| async {
-        for round in 0..10_000 {
-            let scope = CancelScope::new();
-            if round % 2 == 0 {
-                scope.cancel();
-            }
-            let ended = scope.run(yields(1)).await?;
-            assert_eq!(ended.is_none(), round % 2 == 0);
-        }
-        assert_eq!(requests(), 0);
-        Ok(())
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use miniloop::{CancelledError, Result, create_task, current_task, wait_for};
+use miniloop::{CancelledError, Result, create_task, current_task, shield, wait_for};
 
 use crate::common::{Boom, outcome, state, yields};
 use crate::play::{nap, noted_nap, now, play, requests, secs, this_loop};
@@ -271,4 +271,32 @@ fn something_foreign_is_dropped_when_time_runs_out() {
         Ok(())
     });
     assert_eq!(lines, ["timeout"]);
+}
+
+#[test]
+fn a_shielded_task_outlives_the_timeout_also_with_no_time_at_all() {
+    for delay in [Duration::ZERO, secs(1)] {
+        let lines = play(|trace| async move {
+            let log = trace.clone();
+            let task = create_task(async move { noted_nap(&log, "task", 5).await });
+            let shielded = shield(task.clone());
+            trace.push(outcome(wait_for(shielded.clone(), delay)).await);
+            assert!(!task.done() && shielded.cancelled());
+            trace.push(outcome(task).await);
+            Ok(())
+        });
+        assert_eq!(lines, ["timeout", "task:slept@5", "result:none"]);
+    }
+}
+
+#[test]
+fn a_shielded_task_without_a_limit_is_waited_for() {
+    let lines = play(|trace| async move {
+        let log = trace.clone();
+        let task = create_task(async move { noted_nap(&log, "task", 5).await });
+        trace.push(outcome(wait_for(shield(task.clone()), None)).await);
+        assert!(task.done());
+        Ok(())
+    });
+    assert_eq!(lines, ["task:slept@5", "result:none"]);
 }
