@@ -24,7 +24,8 @@ use crate::tasks::{Task, TaskBuilder};
 /// [`cancel`](Self::cancel) stops the group without an error. Clones refer to one group.
 ///
 /// If the task that runs the block is cancelled, so are the tasks of the group. If errors come
-/// up then, they are raised, and the cancellation comes again at the next await. If the block is
+/// up then, they are raised, and the cancellation comes again at the next await. (Only one
+/// that came while the group ran: asyncio delivers one again, too, that was used up before.) If the block is
 /// dropped in the middle (in the branch of a `select!` that lost), its tasks are cancelled, and
 /// each reports its own failure. Other branches of a `join!` around the group are not touched.
 ///
