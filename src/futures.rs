@@ -288,11 +288,13 @@ impl<T: 'static> Future<T> {
             self.cell.clone().polled();
         }
         if state.done() {
-            if let Some(task) = task.filter(|_| was_registered) {
-                task.resumed();
-            }
             self.registration.set(0);
-            return Poll::Ready(read(self));
+            let asked = task.filter(|task| was_registered && task.resumed());
+            let result = read(self);
+            return Poll::Ready(match asked {
+                Some(task) => result.map_err(|error| arrived(error, task.number())),
+                None => result,
+            });
         }
         let waiter = match &task {
             Some(task) => Waiter::Task(task.clone()),
@@ -309,6 +311,14 @@ impl<T: 'static> Future<T> {
         }
         self.cell.clone().waited_for();
         Poll::Pending
+    }
+}
+
+/// A request that this task had passed on to a task, and that has come back, is its own again.
+fn arrived(exception: Exception, task: u64) -> Exception {
+    match exception.downcast_ref::<CancelledError>() {
+        Some(error) if !error.is_of_task(task) => error.clone().of_task(task).into(),
+        _ => exception,
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) trait Cancel {
 /// A task, whatever its result is.
 pub(crate) trait TaskControl: Cancel {
     fn number(&self) -> u64;
+    /// Whether it belongs to the loop with this core.
+    fn is_of_loop(&self, core: *const ()) -> bool;
     fn name(&self) -> String;
     fn set_name(&self, name: String);
     fn cancelling(&self) -> u32;

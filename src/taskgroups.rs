@@ -101,13 +101,17 @@ impl TaskGroup {
     /// The same for a task with a name, a context, or an eager start.
     ///
     /// # Errors
-    /// As for [`create_task`](Self::create_task).
+    /// As for [`create_task`](Self::create_task), and [`RuntimeError::OtherLoop`] for a builder of
+    /// another loop.
     pub fn create_task_with<T: 'static>(
         &self,
         builder: TaskBuilder,
         coroutine: impl StdFuture<Output = Result<T>> + 'static,
     ) -> Result<Task<T>, RuntimeError> {
-        self.inner.accept()?;
+        let event_loop = self.inner.accept()?;
+        if !builder.event_loop().is_same(&event_loop) {
+            return Err(RuntimeError::OtherLoop);
+        }
         Ok(self.inner.take_in(builder.create_task(coroutine)))
     }
 
@@ -194,6 +198,10 @@ impl Inner {
         }
         self.tasks.borrow_mut().insert(control.number(), control.clone());
         let (group, ended) = (Rc::downgrade(self), Rc::downgrade(&control));
+        if self.aborting.get() {
+            // Its eager step has ended the group.
+            control.clone().cancel(&CancelledError::new());
+        }
         control.when_done(Box::new(move || {
             if let (Some(group), Some(ended)) = (group.upgrade(), ended.upgrade()) {
                 group.task_ended(&ended);

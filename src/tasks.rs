@@ -227,6 +227,10 @@ impl TaskBuilder {
         self
     }
 
+    pub(crate) fn event_loop(&self) -> &LoopHandle {
+        &self.event_loop
+    }
+
     /// Has the loop run the coroutine: [`LoopHandle::create_task`].
     pub fn create_task<T: 'static>(self, coroutine: impl StdFuture<Output = Result<T>> + 'static) -> Task<T> {
         let task = stepping::new_task(&self.event_loop, coroutine);

@@ -34,8 +34,10 @@ pub(crate) trait Stepper: Runnable {
     fn stop_waiting_for(&self, future: *const (), registration: u32);
     /// Takes the cancellation that is due to be delivered at an await, if there is one.
     fn take_cancellation(&self) -> Option<CancelledError>;
-    /// An await that had suspended goes on: a cancellation that was passed on has arrived.
-    fn resumed(&self);
+    /// An await that had suspended goes on: a cancellation that was passed on has arrived. True if
+    /// one of the task's was on its way.
+    fn resumed(&self) -> bool;
+    fn number(&self) -> u64;
     /// Where the task's future is.
     fn address(&self) -> *const ();
     fn is_stepping(&self) -> bool;

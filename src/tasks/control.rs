@@ -13,6 +13,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Tas
         self.part().number
     }
 
+    fn is_of_loop(&self, core: *const ()) -> bool {
+        std::ptr::addr_eq(Rc::as_ptr(&self.shared.state.event_loop.core), core)
+    }
+
     fn name(&self) -> String {
         self.part().name()
     }

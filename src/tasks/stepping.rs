@@ -261,11 +261,15 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         }
     }
 
-    fn resumed(&self) {
-        self.part().passed_on.set(false);
+    fn resumed(&self) -> bool {
         if let Some(scope) = self.event_loop().core.scope() {
             scope.resumed();
         }
+        self.part().passed_on.replace(false)
+    }
+
+    fn number(&self) -> u64 {
+        self.part().number
     }
 
     fn address(&self) -> *const () {

@@ -34,8 +34,7 @@ pub(crate) trait Watched {
     fn is_done(&self) -> bool;
     /// Whether it has failed; that is not looking at the exception.
     fn has_failed(&self) -> bool;
-    /// Its loop, where that is known.
-    fn its_loop(&self) -> Option<LoopHandle>;
+    fn belongs_to(&self, event_loop: &LoopHandle) -> bool;
     fn watch(&self, callback: Callback) -> u32;
     fn forget(&self, key: u32);
 }
@@ -57,8 +56,8 @@ impl<T: 'static> Watched for Future<T> {
         self.cell().state().is_failed()
     }
 
-    fn its_loop(&self) -> Option<LoopHandle> {
-        Some(self.get_loop())
+    fn belongs_to(&self, event_loop: &LoopHandle) -> bool {
+        self.get_loop().is_same(event_loop)
     }
 
     fn watch(&self, callback: Callback) -> u32 {
@@ -85,8 +84,8 @@ impl<T: 'static> Watched for Task<T> {
         self.future().has_failed()
     }
 
-    fn its_loop(&self) -> Option<LoopHandle> {
-        Some(self.get_loop())
+    fn belongs_to(&self, event_loop: &LoopHandle) -> bool {
+        self.get_loop().is_same(event_loop)
     }
 
     fn watch(&self, callback: Callback) -> u32 {
@@ -113,8 +112,8 @@ impl Watched for AnyTask {
         self.control().failed()
     }
 
-    fn its_loop(&self) -> Option<LoopHandle> {
-        None
+    fn belongs_to(&self, event_loop: &LoopHandle) -> bool {
+        self.control().is_of_loop(Rc::as_ptr(&event_loop.core).cast())
     }
 
     fn watch(&self, callback: Callback) -> u32 {
@@ -169,10 +168,7 @@ impl<W: Waitable> Watching<W> {
             return Err(ValueError::NothingToWaitFor.into());
         }
         let event_loop = get_running_loop()?;
-        let strange = |thing: &W| {
-            let its_loop = thing.its_loop().filter(|_| !thing.is_done());
-            its_loop.is_some_and(|its_loop| !its_loop.is_same(&event_loop))
-        };
+        let strange = |thing: &W| !thing.is_done() && !thing.belongs_to(&event_loop);
         if things.iter().any(strange) {
             return Err(RuntimeError::OtherLoop.into());
         }
