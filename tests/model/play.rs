@@ -1,0 +1,94 @@
+//! One run of a program, from a new loop to a closed one.
+
+use std::rc::Rc;
+
+use miniloop::{EventLoop, RuntimeError};
+
+use super::acts::drain;
+use super::program::{End, Program};
+use super::steps::begin;
+use super::world::{World, rule};
+use crate::common::virtual_loop;
+use crate::support::{Reports, misuse};
+
+/// A swallowed cancellation is asked for again: so often at most.
+const MOST_ROUNDS: u32 = 100;
+
+/// What a run came to: the trace, and the rules it broke.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Played {
+    pub trace: Vec<String>,
+    pub broken: Vec<String>,
+}
+
+/// Runs the loop until nothing is left that could ever wake it.
+fn until_quiet(event_loop: &EventLoop) {
+    let never = event_loop.create_future::<()>();
+    assert_eq!(
+        misuse(event_loop.run_until_complete(never)),
+        RuntimeError::Deadlock
+    );
+}
+
+/// Runs a program to its end, and looks at everything on the way.
+pub fn play(program: &Program) -> Played {
+    let (event_loop, _clock) = virtual_loop();
+    let reports = Reports::of(&event_loop);
+    let world = World::new(&event_loop);
+    begin(program, &world);
+    until_quiet(&event_loop);
+    world.log(format_args!("quiet"));
+    world.look_when_quiet();
+    if program.end == End::Cancel {
+        cancel_all(program, &event_loop, &world);
+    }
+    // Everything that is done costs a few passes.
+    let most = 20 + 20 * world.trace().len() as u64;
+    world.check(rule(world.passes() <= most, || {
+        format!("{} passes, the loop spins", world.passes())
+    }));
+    event_loop.close().unwrap();
+    drain(&world);
+    world.clear();
+    world.check(rule(world.left_over() == 0, || {
+        format!("{} things leaked", world.left_over())
+    }));
+    world.check(rule(Rc::strong_count(&world) == 1, || {
+        "the world is still referred to".into()
+    }));
+    for report in reports.take() {
+        // A failure that nobody looked at is no fault of the loop's.
+        let right =
+            report.contains("never retrieved") || (program.end == End::Close && report.contains("pending"));
+        world.check(rule(right, || report));
+    }
+    Played {
+        trace: world.trace(),
+        broken: world.broken(),
+    }
+}
+
+/// Cancels every task until it has ended.
+fn cancel_all(program: &Program, event_loop: &EventLoop, world: &World) {
+    for _ in 0..MOST_ROUNDS {
+        let tasks = world.tasks.borrow().clone();
+        let pending = tasks.iter().filter(|seen| !seen.task.done());
+        let mut cancelled = false;
+        for seen in pending {
+            cancelled = true;
+            if !program.may_swallow() {
+                seen.has_to_end_cancelled.set(true);
+            }
+            world.check(rule(seen.task.cancel(), || {
+                "cancel() of a pending task gave false".into()
+            }));
+        }
+        if !cancelled {
+            break;
+        }
+        until_quiet(event_loop);
+        world.log(format_args!("quiet"));
+        world.look_when_quiet();
+    }
+    world.look_when_over();
+}
