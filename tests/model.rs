@@ -27,10 +27,11 @@ mod world;
 
 use std::env;
 
-use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRunner};
 
 use generate::Theme;
 use play::play;
+use program::Program;
 
 use support::Watchdog;
 
@@ -46,24 +47,29 @@ fn check(theme: Theme, cases: u32) {
     // The default one takes most of the time where nothing is optimised.
     config.rng_algorithm = RngAlgorithm::XorShift;
     config.failure_persistence = None;
-    config.max_shrink_iters = 20_000;
     let played = TestRunner::new(config).run(&theme.programs(), |program| {
         let _watchdog = Watchdog::start();
-        let first = play(&program);
-        if !first.broken.is_empty() {
-            return Err(TestCaseError::fail(format!("{first:#?}")));
-        }
-        let second = play(&program);
-        if first != second {
-            return Err(TestCaseError::fail(format!(
-                "played again it differs: {first:#?} {second:#?}"
-            )));
-        }
-        Ok(())
+        fault(&program).map_or(Ok(()), |fault| Err(TestCaseError::fail(fault)))
     });
-    if let Err(failure) = played {
-        panic!("{failure}");
+    match played {
+        Ok(()) => {}
+        Err(TestError::Fail(_, program)) => {
+            let program = program.reduced(|program| fault(program).is_some());
+            let fault = fault(&program).unwrap_or_default();
+            panic!("{program:?}\n{fault}");
+        }
+        Err(aborted) => panic!("{aborted}"),
     }
+}
+
+/// What is wrong with this program: rules that are broken, or that it does not run alike twice.
+fn fault(program: &Program) -> Option<String> {
+    let first = play(program);
+    if !first.broken.is_empty() {
+        return Some(format!("{first:#?}"));
+    }
+    let second = play(program);
+    (first != second).then(|| format!("played again it differs: {first:#?} {second:#?}"))
 }
 
 #[test]
@@ -74,7 +80,7 @@ fn tasks_futures_and_timers_keep_the_rules() {
             futures,
             ..Theme::default()
         },
-        200,
+        600,
     );
 }
 
@@ -85,7 +91,7 @@ fn locks_keep_the_rules() {
             locks: 1,
             ..Theme::default()
         },
-        200,
+        800,
     );
 }
 
@@ -97,7 +103,7 @@ fn semaphores_keep_the_rules() {
             semaphores,
             ..Theme::default()
         },
-        200,
+        1000,
     );
 }
 
@@ -108,7 +114,7 @@ fn events_keep_the_rules() {
             events: 1,
             ..Theme::default()
         },
-        200,
+        500,
     );
 }
 
@@ -120,7 +126,7 @@ fn conditions_keep_the_rules() {
             conditions,
             ..Theme::default()
         },
-        200,
+        1200,
     );
 }
 
@@ -131,7 +137,7 @@ fn queues_keep_the_rules() {
             queues: 1,
             ..Theme::default()
         },
-        200,
+        1000,
     );
 }
 
@@ -142,7 +148,7 @@ fn timeouts_groups_and_gathers_keep_the_rules() {
         structure: 3,
         ..Theme::default()
     };
-    check(theme, 200);
+    check(theme, 600);
 }
 
 #[test]
@@ -156,5 +162,5 @@ fn all_of_it_together_keeps_the_rules() {
         queues: 1,
         structure: 2,
     };
-    check(theme, 200);
+    check(theme, 500);
 }

@@ -111,6 +111,7 @@ impl Theme {
         let guarded = OneOf::new()
             .or(1, op.clone())
             .or(2, Just(Op::WaitNotified))
+            .or(1, (1..3_usize).prop_map(|count| Op::Do(Act::Notify(count))))
             .boxed();
         OneOf::new()
             .or(
@@ -162,16 +163,21 @@ impl Theme {
 
     /// Programs of this kind.
     pub fn programs(self) -> impl Strategy<Value = Program> {
-        let op = self.simple().prop_recursive(3, 32, 4, move |op| {
-            let op = op.boxed();
-            OneOf::new()
-                .or(2, self.simple())
+        let simple = self.simple();
+        let mut op = simple.clone();
+        // Made once, and not by `prop_recursive`, which makes all of it anew for each operation.
+        for _ in 0..DEEPEST {
+            op = OneOf::new()
+                .or(2, simple.clone())
                 .or(2, self.block(op.clone()))
                 .or(self.structure, self.structured(&op))
-                .boxed()
-        });
+                .boxed();
+        }
         let tasks = vec(vec(op, 0..8), 1..=MOST_TASKS);
         let end = prop_oneof![3 => Just(End::Cancel), 1 => Just(End::Close)];
         (tasks, end).prop_map(|(tasks, end)| Program { tasks, end })
     }
 }
+
+/// So many blocks may be inside each other.
+const DEEPEST: u32 = 3;

@@ -101,7 +101,8 @@ impl Op {
         }
     }
 
-    fn children(&self) -> Vec<&Vec<Op>> {
+    /// What is inside it.
+    fn inside(&mut self) -> Vec<&mut Vec<Op>> {
         match self {
             Op::WithLock(_, body)
             | Op::WithPermit(_, body)
@@ -112,22 +113,72 @@ impl Op {
             | Op::Catch(body) => vec![body],
             Op::Finally(one, other) | Op::Race(one, other) => vec![one, other],
             Op::Gather(bodies) | Op::GatherResults(bodies) | Op::Wait(_, _, bodies) => {
-                bodies.iter().collect()
+                bodies.iter_mut().collect()
             }
-            Op::Group(bodies, body) => bodies.iter().chain([body]).collect(),
+            Op::Group(bodies, body) => bodies.iter_mut().chain([body]).collect(),
             _ => Vec::new(),
         }
     }
+
+    /// The same with less inside.
+    fn smaller(&self) -> Vec<Op> {
+        let mut all = Vec::new();
+        for place in 0..self.clone().inside().len() {
+            for ops in smaller(self.clone().inside()[place]) {
+                let mut op = self.clone();
+                *op.inside()[place] = ops;
+                all.push(op);
+            }
+        }
+        all
+    }
+}
+
+/// The same with one thing less: without one of them, or with what is inside in its place.
+fn smaller(ops: &[Op]) -> Vec<Vec<Op>> {
+    let mut all = Vec::new();
+    for (place, op) in ops.iter().enumerate() {
+        let with = |others: Vec<Op>| [&ops[..place], &others, &ops[place + 1..]].concat();
+        all.push(with(Vec::new()));
+        all.extend(op.clone().inside().into_iter().map(|inside| with(inside.clone())));
+        all.extend(op.smaller().into_iter().map(|less| with(vec![less])));
+    }
+    all
 }
 
 impl Program {
     /// Whether any operation, at whatever depth, is such a one.
     pub fn any(&self, is_such: fn(&Op) -> bool) -> bool {
         fn any_of(ops: &[Op], is_such: fn(&Op) -> bool) -> bool {
-            ops.iter()
-                .any(|op| is_such(op) || op.children().iter().any(|body| any_of(body, is_such)))
+            let inside = |op: &Op| op.clone().inside().iter().any(|ops| any_of(ops, is_such));
+            ops.iter().any(|op| is_such(op) || inside(op))
         }
         self.tasks.iter().any(|ops| any_of(ops, is_such))
+    }
+
+    /// The smallest program that is still `wrong`, taking away one thing after the other.
+    pub fn reduced(self, wrong: impl Fn(&Program) -> bool) -> Program {
+        let mut program = self;
+        while let Some(less) = program.smaller().into_iter().find(&wrong) {
+            program = less;
+        }
+        program
+    }
+
+    /// The same with one thing less.
+    fn smaller(&self) -> Vec<Program> {
+        let mut all = Vec::new();
+        for (place, ops) in self.tasks.iter().enumerate() {
+            let mut without = self.clone();
+            without.tasks.remove(place);
+            all.push(without);
+            for ops in smaller(ops) {
+                let mut program = self.clone();
+                program.tasks[place] = ops;
+                all.push(program);
+            }
+        }
+        all
     }
 
     /// Whether a task of it may end in another way than cancelled although it was cancelled.
