@@ -10,6 +10,8 @@ mod support;
 mod acts;
 #[path = "model/blocks.rs"]
 mod blocks;
+#[path = "model/found.rs"]
+mod found;
 #[path = "model/generate.rs"]
 mod generate;
 #[path = "model/ledger.rs"]
