@@ -128,7 +128,7 @@ fn conditions_keep_the_rules() {
             conditions,
             ..Theme::default()
         },
-        1200,
+        2000,
     );
 }
 
