@@ -82,18 +82,25 @@ pub async fn structured(op: Op, actor: &Actor) -> Result<String> {
         }
         Op::Group(tasks, ops) => group(tasks, ops, actor).await,
         Op::Gather(bodies) => {
-            let results = gather(spawn_all(bodies, actor)).await?;
+            let tasks = spawn_all(bodies, actor);
+            let _waiting = actor.world.waiting_for(&tasks);
+            let results = gather(tasks).await?;
             Ok(format!("{} results", results.len()))
         }
         Op::GatherResults(bodies) => {
-            let mut words = Vec::new();
-            for result in gather_results(spawn_all(bodies, actor)).await? {
+            let (tasks, mut words) = (spawn_all(bodies, actor), Vec::new());
+            let _waiting = actor.world.waiting_for(&tasks);
+            for result in gather_results(tasks).await? {
                 words.push(outcome(async { result }).await);
             }
             Ok(words.join(" "))
         }
         Op::Wait(when, delay, bodies) => wait_until(when, delay, bodies, actor).await,
-        Op::Shield(ops) => shield(actor.spawn(ops)).await.map(|()| ok()),
+        Op::Shield(ops) => {
+            let task = actor.spawn(ops);
+            let _waiting = actor.world.waiting_for(std::slice::from_ref(&task));
+            shield(task).await.map(|()| ok())
+        }
         Op::Race(one, other) => {
             let (one, other) = (run(one, actor.outside()), run(other, actor.outside()));
             select(one, other).await.factor_first().0.map(|()| ok())
@@ -121,13 +128,15 @@ async fn with_timeout(delay: u64, ops: Vec<Op>, actor: &Actor) -> Result<String>
 
 async fn group(tasks: Vec<Vec<Op>>, ops: Vec<Op>, actor: &Actor) -> Result<String> {
     let (group, inside) = (TaskGroup::new(), actor.clone());
+    let ticket = actor.world.ticket();
     let members = group.clone();
     let first = actor.world.tasks.borrow().len();
     let count = tasks.len();
     let result = group
         .run(async move {
             for ops in tasks {
-                let child = inside.child();
+                let mut child = inside.child();
+                child.group = Some(ticket);
                 let task = members.create_task(run(ops, child.clone()))?;
                 child.observe(&task);
             }
@@ -149,6 +158,7 @@ async fn wait_until(when: usize, delay: u64, bodies: Vec<Vec<Op>>, actor: &Actor
         ReturnWhen::AllCompleted,
     ][when];
     let tasks = spawn_all(bodies, actor);
+    let _waiting = actor.world.waiting_for(&tasks);
     let timeout = (delay > 0).then(|| Duration::from_secs(delay));
     let (done, pending) = wait(tasks, timeout, when).await?;
     let right = done.iter().all(|task| task.done()) && !pending.iter().any(|task| task.done());

@@ -29,6 +29,10 @@ pub struct Actor {
     pub behind: bool,
     /// No task of the program can swallow a cancellation.
     pub strict: bool,
+    /// A task of the program may take cancellations back.
+    pub uncancels: bool,
+    /// Names the task group it is in.
+    pub group: Option<Ticket>,
 }
 
 /// A coroutine of a program.
@@ -63,6 +67,8 @@ pub fn begin(program: &Program, world: &Rc<World>) {
             in_condition: None,
             behind: false,
             strict,
+            uncancels: program.any(|op| *op == Op::Uncancel),
+            group: None,
         };
         let coroutine = run(ops.clone(), actor.clone());
         actor.observe(&world.event_loop.create_task(coroutine));
@@ -88,6 +94,7 @@ impl Actor {
         Actor {
             name: format!("t{}.{}", self.root, self.world.next_child()).into(),
             number: self.world.ticket(),
+            group: None,
             ..self.outside()
         }
     }
@@ -108,6 +115,8 @@ impl Actor {
             task: task.clone(),
             ends: Vec::new().into(),
             has_to_end_cancelled: false.into(),
+            group: self.group,
+            uncancels: self.uncancels,
         });
         self.world.tasks.borrow_mut().push(seen.clone());
         let actor = self.clone();
@@ -129,7 +138,7 @@ async fn step(op: Op, actor: &Actor) -> Result<String> {
         Op::Later(delay, acts) => Ok(waits::later(delay, acts, actor)),
         Op::Yield => sleep(std::time::Duration::ZERO).await.map(|()| ok()),
         Op::Sleep(seconds) => waits::sleep_for(seconds, actor).await,
-        Op::Await(index) => actor.world.future(index).await.map(|value| value.show()),
+        Op::Await(index) => waits::future(index, actor).await,
         Op::Join(index) => waits::join(index, actor).await,
         Op::WaitEvent(index) => waits::event(index, actor).await,
         Op::WaitNotified => waits::notified(actor).await,
@@ -161,14 +170,15 @@ fn uncancel(actor: &Actor) -> String {
     };
     let before = task.cancelling();
     let left = task.uncancel();
-    actor
-        .world
-        .check(rule(left == task.cancelling() && left <= before, || {
+    actor.world.check(rule(
+        left == task.cancelling() && left <= before && before <= left + 1,
+        || {
             format!(
                 "uncancel() gave {left}, cancelling() was {before} and is {}",
                 task.cancelling()
             )
-        }));
+        },
+    ));
     left.show()
 }
 

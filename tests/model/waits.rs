@@ -51,6 +51,13 @@ pub async fn sleep_for(seconds: u64, actor: &Actor) -> Result<String> {
     Ok(ok())
 }
 
+pub async fn future(index: usize, actor: &Actor) -> Result<String> {
+    let future = actor.world.future(index);
+    let asked = future.clone();
+    let _waiting = actor.world.waiting(Box::new(move || asked.done()));
+    future.await.map(|value| value.show())
+}
+
 pub async fn join(index: usize, actor: &Actor) -> Result<String> {
     if index >= actor.root {
         return Ok("a later task".into());
@@ -59,6 +66,7 @@ pub async fn join(index: usize, actor: &Actor) -> Result<String> {
         return Ok("in a condition".into());
     }
     let task = actor.world.tasks.borrow()[index].task.clone();
+    let _waiting = actor.world.waiting_for(std::slice::from_ref(&task));
     task.await.map(|value| value.show())
 }
 
@@ -87,6 +95,7 @@ pub async fn put(index: usize, actor: &Actor) -> Result<String> {
         }
         Err(refused) => {
             if !refused.is_cancelled() {
+                world.check(rule(!refused.is_full(), || "put() does not wait".into()));
                 world.check(queue.model.borrow().refused_put(refused.is_full()));
             }
             let exception = refused.exception().clone();

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use miniloop::{
     Condition, Event, EventLoop, Future, LifoQueue, Lock, LoopHandle, PriorityQueue, Queue, Semaphore, Task,
@@ -13,7 +14,7 @@ use miniloop::{
 use super::ledger::{Checked, Entry, Flag, Notifications, Order, Permits, Stock, Ticket};
 use super::program::{EVENTS, FUTURES, LOCKS};
 use crate::common::{START, state};
-use crate::support::{Counted, Drops};
+use crate::support::{Counted, Drops, OnDrop};
 
 /// A real object and its model.
 pub struct Beside<T, M> {
@@ -84,6 +85,10 @@ pub struct Seen {
     pub ends: RefCell<Vec<String>>,
     /// It was cancelled, and nothing in it swallows that.
     pub has_to_end_cancelled: Cell<bool>,
+    /// Names the task group it is in.
+    pub group: Option<Ticket>,
+    /// It may take cancellations back.
+    pub uncancels: bool,
 }
 
 /// A timer, and what was seen of it.
@@ -92,6 +97,8 @@ pub struct Ring {
     pub rang: Rc<Cell<u32>>,
     pub cancelled: Cell<bool>,
 }
+
+type HasCome = Box<dyn Fn() -> bool>;
 
 pub struct World {
     pub event_loop: LoopHandle,
@@ -107,9 +114,12 @@ pub struct World {
     pub queues: Vec<Beside<AnyQueue, Stock>>,
     pub tasks: RefCell<Vec<Rc<Seen>>>,
     pub timers: RefCell<Vec<Ring>>,
+    /// What is waited for, each as a question: has it come?
+    waits: RefCell<Vec<(Ticket, HasCome)>>,
     trace: RefCell<Vec<String>>,
     broken: RefCell<Vec<String>>,
     last: Cell<u32>,
+    last_time: Cell<Duration>,
     items: Cell<u32>,
     children: Cell<u32>,
     since: u64,
@@ -142,9 +152,11 @@ impl World {
             ],
             tasks: RefCell::default(),
             timers: RefCell::default(),
+            waits: RefCell::default(),
             trace: RefCell::default(),
             broken: RefCell::default(),
             last: Cell::new(0),
+            last_time: Cell::new(event_loop.time()),
             items: Cell::new(0),
             children: Cell::new(0),
             since: event_loop.pass_count(),
@@ -156,6 +168,25 @@ impl World {
 
     pub fn future(&self, index: usize) -> Future<u32> {
         self.futures.borrow()[index].clone()
+    }
+
+    /// From now on, until the guard goes, somebody waits for what `has_come` asks for.
+    pub fn waiting(self: &Rc<Self>, has_come: HasCome) -> OnDrop<impl FnOnce() + use<>> {
+        let (world, ticket) = (self.clone(), self.ticket());
+        self.waits.borrow_mut().push((ticket, has_come));
+        OnDrop::new(move || {
+            let mut waits = world.waits.borrow_mut();
+            let place = waits.iter().position(|(other, _)| *other == ticket);
+            let gone = place.map(|place| waits.remove(place));
+            drop(waits);
+            drop(gone);
+        })
+    }
+
+    /// The same for tasks, all of which are to end.
+    pub fn waiting_for(self: &Rc<Self>, tasks: &[Task<()>]) -> OnDrop<impl FnOnce() + use<>> {
+        let tasks = tasks.to_vec();
+        self.waiting(Box::new(move || tasks.iter().all(|task| task.done())))
     }
 
     /// Lets go of what refers back to this: done callbacks and tasks do.
@@ -217,9 +248,15 @@ impl World {
         self.event_loop.pass_count() - self.since
     }
 
+    /// When the last thing happened.
+    pub fn last_time(&self) -> Duration {
+        self.last_time.get()
+    }
+
     /// Writes what happened, with the pass and the time, and looks whether all rules hold.
     pub fn log(&self, line: std::fmt::Arguments<'_>) {
-        let seconds = (self.event_loop.time() - START).as_secs();
+        self.last_time.set(self.event_loop.time());
+        let seconds = (self.last_time() - START).as_secs();
         let line = format!("{} {seconds}s {line}", self.passes());
         self.trace.borrow_mut().push(line);
         self.look();
@@ -284,6 +321,10 @@ impl World {
         }
         for seen in &*self.tasks.borrow() {
             self.check(seen.check_quiet());
+            self.check(self.check_group(seen));
+        }
+        for (_, has_come) in &*self.waits.borrow() {
+            self.check(rule(!has_come(), || "what somebody waits for has come".into()));
         }
         let pending = self
             .tasks
@@ -295,6 +336,19 @@ impl World {
         self.check(rule(all.len() == pending, || {
             format!("{pending} tasks are pending, all_tasks() has {}", all.len())
         }));
+    }
+
+    /// When one of a group has failed, the others are cancelled.
+    fn check_group(&self, failed: &Seen) -> Checked {
+        if failed.group.is_none() || !failed.has_failed() {
+            return Ok(());
+        }
+        let tasks = self.tasks.borrow();
+        let mut others = tasks.iter().filter(|other| other.group == failed.group);
+        rule(
+            others.all(|other| other.task.done() || other.uncancels || other.task.cancelling() > 0),
+            || format!("{} has failed, and another one of its group goes on", failed.name),
+        )
     }
 
     /// Everything has ended: all permits can be had again, and no more than those.
@@ -317,6 +371,10 @@ impl World {
 }
 
 impl Seen {
+    fn has_failed(&self) -> bool {
+        self.task.done() && !self.task.cancelled() && self.task.result().is_err()
+    }
+
     fn check_quiet(&self) -> Checked {
         let (ends, name) = (self.ends.borrow(), &self.name);
         rule(ends.len() == usize::from(self.task.done()), || {
