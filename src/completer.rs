@@ -46,6 +46,10 @@ impl<T: 'static> Cancel for ThreadsafeCell<T> {
         self.state.set_seen();
         pending
     }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
+    }
 }
 
 impl<T: 'static> Runnable for ThreadsafeCell<T> {

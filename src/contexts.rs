@@ -73,7 +73,8 @@ impl Context {
     /// (`Context.run`).
     ///
     /// # Errors
-    /// [`RuntimeError::ContextInUse`] from inside itself; `code` is not run then.
+    /// [`RuntimeError::ContextInUse`] inside another `run` of it; `code` is not run then. (A task or
+    /// callback that has the context may `run` in it, which asyncio refuses.)
     pub fn run<R>(&self, code: impl FnOnce() -> R) -> Result<R, RuntimeError> {
         if self.inner.entered.replace(true) {
             return Err(RuntimeError::ContextInUse);

@@ -49,9 +49,39 @@ impl Exception {
 
     /// An exception from an error that is boxed already; it is not boxed twice.
     pub fn from_boxed(error: Box<dyn Error + Send + Sync + 'static>) -> Exception {
-        Exception {
+        Exception::inside(&*error).unwrap_or_else(|| Exception {
             error: Arc::from(error),
+        })
+    }
+
+    /// The exception that was turned into this error, by `?` into a `Box<dyn Error>` or with
+    /// [`io::Error::other`]: so that a cancellation is known as one behind code that speaks other
+    /// errors. Turning such an error into an `Exception` gives the first one back by itself.
+    ///
+    /// ```
+    /// use miniloop::{CancelledError, Exception};
+    /// use std::{error::Error, io};
+    ///
+    /// let error: Box<dyn Error> = Exception::from(CancelledError::new()).into();
+    /// assert!(Exception::inside(&*error).unwrap().is_cancelled());
+    /// let error = io::Error::other(Exception::from(CancelledError::new()));
+    /// assert!(Exception::from(error).is_cancelled());
+    /// ```
+    pub fn inside(error: &(dyn Error + 'static)) -> Option<Exception> {
+        if let Some(Shared(error)) = error.downcast_ref::<Shared>() {
+            let error = error.clone();
+            return Some(Exception { error });
         }
+        let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+        if let Some(error) = inner.downcast_ref::<RuntimeError>() {
+            let error = Arc::new(*error);
+            return Some(Exception { error });
+        }
+        if let Some(error) = inner.downcast_ref::<CancelledError>() {
+            let error = Arc::new(error.clone());
+            return Some(Exception { error });
+        }
+        Exception::inside(inner)
     }
 
     /// Whether this is a [`CancelledError`]. Code that catches every error should let this one
@@ -99,14 +129,10 @@ impl Exception {
 
 impl<E: Error + Send + Sync + 'static> From<E> for Exception {
     fn from(error: E) -> Exception {
-        // `add_reader` returns an `io::Error`; one of ours inside it comes out again as itself.
-        if let Some(error) = (&error as &dyn Any).downcast_ref::<io::Error>()
-            && let Some(error) = error
-                .get_ref()
-                .and_then(|inner| inner.downcast_ref::<RuntimeError>())
-        {
-            let error = Arc::new(*error);
-            return Exception { error };
+        // `add_reader` returns an `io::Error`; what of ours is inside it comes out again as itself.
+        let known = (&error as &dyn Any).downcast_ref::<io::Error>();
+        if let Some(exception) = known.and_then(|error| Exception::inside(error)) {
+            return exception;
         }
         Exception {
             error: Arc::new(error),

@@ -42,6 +42,10 @@ impl<T: 'static> Cancel for PlainCell<T> {
         self.state.set_seen();
         pending
     }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
+    }
 }
 
 /// Names a done callback, for [`Future::remove_done_callback`].
@@ -270,8 +274,15 @@ impl<T: 'static> Future<T> {
         {
             return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
         }
+        // The task that it is polled in, be it by its own waker or by one of something inside it.
+        let around = if task.is_none() {
+            state.event_loop.core.stepping()
+        } else {
+            None
+        };
+        let inside = task.as_ref().or(around.as_ref());
         // The await that was waiting gets it; one that did not suspend never does.
-        if was_registered && let Some(error) = state.event_loop.core.take_cancellation(task.as_deref()) {
+        if was_registered && let Some(error) = inside.and_then(|task| task.take_cancellation()) {
             // What it had come to meanwhile was looked at, and passed over.
             let error = match state.cancellation() {
                 Some(arriving) => error.behind(&arriving),
@@ -289,7 +300,7 @@ impl<T: 'static> Future<T> {
         }
         if state.done() {
             self.registration.set(0);
-            let asked = task.filter(|task| was_registered && task.resumed());
+            let asked = inside.filter(|task| was_registered && task.resumed());
             let result = read(self);
             return Poll::Ready(match asked {
                 Some(task) => result.map_err(|error| arrived(error, task.number())),
@@ -306,8 +317,18 @@ impl<T: 'static> Future<T> {
         }
         let key = state.add_waiter(waiter);
         self.registration.set(key);
-        if let Some(task) = task {
-            task.wait_for(self.cell.clone(), key);
+        if let Some(inside) = inside {
+            match &task {
+                Some(task) => task.wait_for(self.cell.clone(), key),
+                None => {
+                    let cell: Rc<dyn Cancel> = self.cell.clone();
+                    inside.wait_by_waker(Rc::downgrade(&cell), key);
+                }
+            }
+            if !was_registered && let Some(error) = state.event_loop.core.take_again(&**inside) {
+                let event_loop = &state.event_loop;
+                event_loop.cancel_for(None, vec![self.cell.clone()], &error);
+            }
         }
         self.cell.clone().waited_for();
         Poll::Pending

@@ -224,6 +224,9 @@ impl fmt::Debug for IntervalHandle {
     }
 }
 
+/// Timers do not count any further: what is due then would be due for ever.
+const END_OF_TIME: Duration = Duration::from_nanos(u64::MAX);
+
 /// A recurring callback. It is owned by its timer, and while it runs by that call.
 struct Recurring<F> {
     event_loop: LoopHandle,
@@ -237,13 +240,7 @@ struct Recurring<F> {
 impl<F: FnMut() + 'static> Recurring<F> {
     fn schedule(self: Box<Self>) {
         let (event_loop, shared) = (self.event_loop.clone(), self.shared.clone());
-        let arm = || event_loop.call_at(shared.due.get(), move || self.run());
-        // It brings its own context: a copy in the timer would only keep old values alive.
-        let timer = if contexts::in_use() {
-            Context::new().enter(arm)
-        } else {
-            arm()
-        };
+        let timer = event_loop.set_timer(shared.due.get(), Box::new(move || self.run()));
         if timer.cancelled() {
             // The loop is closed.
             shared.cancelled.set(true);
@@ -260,8 +257,11 @@ impl<F: FnMut() + 'static> Recurring<F> {
             None => (self.callback)(),
             Some(context) => context.enter(&mut self.callback),
         });
-        if !self.shared.cancelled.get() {
-            let (shared, now) = (&self.shared, event_loop.time());
+        let (shared, now) = (&self.shared, event_loop.time());
+        if now >= END_OF_TIME {
+            shared.cancelled.set(true);
+        }
+        if !shared.cancelled.get() {
             let missed = shared.missed.get();
             shared
                 .due

@@ -75,7 +75,7 @@ fn set_running(event_loop: Option<LoopHandle>) {
 
 /// Boxes a callback that is to run in the context of this place.
 #[inline]
-fn in_context(callback: impl FnOnce() + 'static) -> Callback {
+pub(crate) fn in_context(callback: impl FnOnce() + 'static) -> Callback {
     match contexts::captured() {
         None => boxed(callback),
         Some(context) => Box::new(move || context.enter(callback)),
@@ -154,11 +154,16 @@ impl LoopHandle {
     /// Has `callback` run at the moment `when` on the loop's clock, or in the next tick if that
     /// has passed (`loop.call_at`).
     pub fn call_at(&self, when: Duration, callback: impl FnOnce() + 'static) -> TimerHandle {
+        self.set_timer(when, in_context(callback))
+    }
+
+    /// Sets a timer for a callback that brings its context with it.
+    pub(crate) fn set_timer(&self, when: Duration, callback: Callback) -> TimerHandle {
         if self.core.closed.get() {
             self.core.refuse("a timer");
             return TimerHandle::born_cancelled(when);
         }
-        let key = self.core.timers.borrow_mut().add(when, in_context(callback));
+        let key = self.core.timers.borrow_mut().add(when, callback);
         TimerHandle::new(self.core.clone(), key, when)
     }
 

@@ -54,8 +54,9 @@ pub type PriorityQueue<T> = BaseQueue<T, Priority>;
 /// and consumers get, in the order `O`.
 ///
 /// Clones refer to one queue, as references do in Python. Items need neither `Clone` nor `Send`.
-/// Getters are served in the order they began to wait, and so are putters. One that is cancelled
-/// or dropped when its turn has come passes the turn on, so that no item and no room is forgotten.
+/// Getters are woken in the order they began to wait, and so are putters. One that finds that
+/// somebody else was faster goes to the back. One that is cancelled or dropped when its turn has
+/// come passes the turn on, so that no item and no room is forgotten.
 ///
 /// A queue belongs to the loop on which somebody first had to wait, until that loop is closed
 /// (in asyncio, for ever). To wait for it on another one fails with [`RuntimeError::OtherLoop`].
@@ -245,10 +246,21 @@ impl<T, O: Order<T>> BaseQueue<T, O> {
     /// not yield. Nothing happens before the first poll.
     ///
     /// # Errors
-    /// A [`PutError`] gives the item back: when the queue is shut down, also while this waits;
-    /// when the task is cancelled; when it had to wait and no loop is running, or another than
-    /// before. A future that is dropped before it is done drops the item.
-    pub fn put(&self, item: T) -> impl StdFuture<Output = Result<(), PutError<T>>> + use<T, O> {
+    /// The item is dropped then ([`put_or_return`](Self::put_or_return) gives it back):
+    /// [`QueueShutDown`] when the queue is shut down, also while this waits;
+    /// [`CancelledError`](crate::CancelledError) when the task is cancelled;
+    /// [`RuntimeError::NoRunningLoop`] or [`RuntimeError::OtherLoop`] where it can not wait.
+    pub fn put(&self, item: T) -> impl StdFuture<Output = Result<()>> + use<T, O> {
+        let putting = self.put_or_return(item);
+        async move { Ok(putting.await?) }
+    }
+
+    /// The same, and the item is not lost when it could not be put.
+    ///
+    /// # Errors
+    /// A [`PutError`] with the item, where [`put`](Self::put) has the errors named there. A future
+    /// that is dropped before it is done drops the item.
+    pub fn put_or_return(&self, item: T) -> impl StdFuture<Output = Result<(), PutError<T>>> + use<T, O> {
         let queue = self.clone();
         async move {
             match queue.shared.wait_for_room().await {

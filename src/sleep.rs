@@ -41,10 +41,15 @@ impl FutureCell<()> for Sleep {
 
 impl Cancel for Sleep {
     fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
+        let pending = finish(self.clone(), Outcome::cancelled(error)).is_ok();
         if let Some(timer) = &*self.timer.borrow() {
             timer.cancel();
         }
-        finish(self, Outcome::cancelled(error)).is_ok()
+        pending
+    }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
     }
 }
 
@@ -114,11 +119,12 @@ impl LoopHandle {
             None => self.core.schedule_step(sleep.clone()),
             Some(when) => {
                 let sleeper = Rc::downgrade(&sleep);
-                let timer = self.call_at(when, move || {
+                let wake = move || {
                     if let Some(sleeper) = sleeper.upgrade() {
                         sleeper.run();
                     }
-                });
+                };
+                let timer = self.set_timer(when, Box::new(wake));
                 sleep.timer.replace(Some(timer));
             }
         }

@@ -281,7 +281,7 @@ impl Inner {
         }
         // The errors come first, but a cancellation that came meanwhile is not lost.
         if let Some(source) = place.outside(outside.as_ref()) {
-            source.deliver_again(outside.as_ref());
+            source.deliver_again(&event_loop, outside.as_ref());
         }
         Err(ExceptionGroup::new("unhandled errors in a TaskGroup", errors).into())
     }

@@ -199,7 +199,8 @@ impl ThreadsafeHandle {
 
     /// Has the loop run `callback`, on its own thread, as soon as it can: callbacks of one thread
     /// in the order they were given (asyncio's `loop.call_soon_threadsafe`). A sleeping loop is
-    /// woken. On the loop's own thread, while it runs, it is `call_soon`.
+    /// woken. On the loop's own thread, while it runs, it is `call_soon`. From another thread the
+    /// callback has an empty context: context variables stay on their thread.
     ///
     /// # Errors
     /// [`RuntimeError::LoopClosed`]; the callback is dropped, on this thread.

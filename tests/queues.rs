@@ -141,7 +141,7 @@ fn a_queue_shows_who_waits() {
     );
     for item in 0..3 {
         let producer = queue.clone();
-        event_loop.create_task(async move { Ok(producer.put(item).await?) });
+        event_loop.create_task(producer.put(item));
     }
     event_loop.create_task(queue.join());
     settle(&event_loop);
@@ -188,7 +188,7 @@ fn a_putter_that_was_woken_and_robbed_goes_to_the_back() {
     queue.put_nowait("first").unwrap();
     for item in ["a", "b"] {
         let producer = queue.clone();
-        event_loop.create_task(async move { Ok(producer.put(item).await?) });
+        event_loop.create_task(producer.put(item));
     }
     settle(&event_loop);
     assert_eq!(queue.get_nowait().unwrap(), "first");

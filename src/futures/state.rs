@@ -170,6 +170,13 @@ impl<T> State<T> {
         }
     }
 
+    pub(crate) fn has_waiter(&self, key: u32) -> bool {
+        match &*self.phase.borrow() {
+            Phase::Pending(waiters) => waiters.as_slice().iter().any(|(other, _)| *other == key),
+            Phase::Done(_) => false,
+        }
+    }
+
     pub(super) fn has_callback(&self) -> bool {
         match &*self.phase.borrow() {
             Phase::Pending(waiters) => waiters

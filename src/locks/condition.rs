@@ -98,8 +98,11 @@ impl Condition {
     /// and after.
     ///
     /// A cancelled wait takes the lock again, too, before it yields the error, however often it is
-    /// cancelled meanwhile. A wait that is dropped in the middle can not do that: then the lock
-    /// stays with those who have it, and the guard has nothing left to release.
+    /// cancelled meanwhile. A wait that is dropped in the middle (in the branch of a `select!` that
+    /// lost) can not do that: then the lock stays with those who have it, the guard has nothing
+    /// left to release, and the caller is to take the lock anew before it waits or notifies again;
+    /// for like asyncio's it only looks whether *somebody* holds the lock. A guard that is dropped
+    /// during the wait releases nothing either: keep it until the wait is over.
     ///
     /// # Errors
     /// [`RuntimeError::NotLocked`] if nobody holds the lock;

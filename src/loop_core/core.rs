@@ -1,7 +1,7 @@
 //! What a loop consists of, and what the rooms above do with it.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
@@ -47,8 +47,16 @@ pub(crate) trait Stepper: Runnable {
     fn is_scheduled(&self) -> bool;
     /// It was woken during the step that is being made.
     fn is_woken(&self) -> bool;
-    /// What it is suspended at, of what the scope's body has polled.
-    fn waits_in(&self, scope: &Rc<Scope>) -> Vec<Rc<dyn Cancel>>;
+    /// Something in it waits for this future by a waker of its own.
+    fn wait_by_waker(&self, future: Weak<dyn Cancel>, registration: u32);
+    /// Whether it is suspended at something that the scope's body has polled.
+    fn waits_in(&self, scope: &Rc<Scope>) -> bool;
+    /// Cancels all of that; false if there is nothing.
+    fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool;
+    /// What was delivered is to be delivered once more, at the next await that begins.
+    fn cancel_again(&self, error: &CancelledError);
+    /// An await begins: takes that.
+    fn take_again(&self) -> Option<CancelledError>;
 }
 
 pub(super) struct Stepping {
@@ -110,6 +118,8 @@ pub(crate) struct Core {
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
     moments: Cell<u64>,
+    /// See `Stepper::cancel_again`: looked at before all tasks and scopes are.
+    again: Cell<bool>,
     pub(super) running: Cell<bool>,
     pub(super) stopping: Cell<bool>,
     pub(super) closed: Cell<bool>,
@@ -148,6 +158,7 @@ impl Core {
             outer_steps: RefCell::default(),
             scope: RefCell::new(None),
             moments: Cell::new(0),
+            again: Cell::new(false),
             running: Cell::new(false),
             stopping: Cell::new(false),
             closed: Cell::new(false),
@@ -342,13 +353,18 @@ impl Core {
         }
     }
 
-    /// The cancellation that is due to be delivered at an await: that of the task, if it is the
-    /// task that polls, or that of a scope.
-    pub(crate) fn take_cancellation(&self, task: Option<&dyn Stepper>) -> Option<CancelledError> {
-        match task {
-            Some(task) => task.take_cancellation(),
-            None => self.scope()?.take_pending(),
+    /// The error to cancel an await with that has just begun in the task that is being stepped.
+    pub(crate) fn take_again(&self, task: &dyn Stepper) -> Option<CancelledError> {
+        if !self.again.replace(false) {
+            return None;
         }
+        let of_scope = self.scope().and_then(|scope| scope.take_again());
+        of_scope.or_else(|| task.take_again())
+    }
+
+    /// Somewhere a cancellation is to be delivered once more.
+    pub(crate) fn set_again(&self) {
+        self.again.set(true);
     }
 
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {
@@ -405,6 +421,7 @@ impl Scheduler for Core {
 
 impl Home for Core {
     fn schedule(&self, callback: Callback) {
+        let callback = super::in_context(callback);
         self.ready.borrow_mut().push_callback(callback);
     }
 

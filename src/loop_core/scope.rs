@@ -32,6 +32,8 @@ pub(crate) struct Scope {
     due: Cell<bool>,
     /// It was passed on to what the body waits for, and has not come back yet.
     passed_on: Cell<bool>,
+    /// It is to be delivered once more, at the next await that begins.
+    again: Cell<bool>,
     /// The body is being polled.
     polling: Cell<bool>,
 }
@@ -154,15 +156,8 @@ impl Scope {
             return true;
         }
         // During a step of the task the body may have been polled already, or may still be.
-        let waits = if place.task.is_stepping() {
-            Vec::new()
-        } else {
-            place.task.waits_in(self)
-        };
-        let (passed_on, due) = (!waits.is_empty(), place.task.is_scheduled());
-        if passed_on {
-            place.event_loop.cancel_for(None, waits, &error);
-        }
+        let due = place.task.is_scheduled();
+        let passed_on = !place.task.is_stepping() && place.task.clone().cancel_waits_in(self, &error);
         if passed_on && !due {
             self.passed_on.set(true);
         } else {
@@ -178,11 +173,21 @@ impl Scope {
         true
     }
 
-    /// Has it delivered once more: it was, but something else took precedence.
-    fn cancel_again(self: &Rc<Self>) {
+    /// Has it delivered once more, at the next await that begins in the body: it was delivered, but
+    /// something else took precedence.
+    fn cancel_again(&self, event_loop: &LoopHandle) {
         if self.was_cancelled() && !self.over.get() {
-            self.pending.set(true);
+            self.again.set(true);
+            event_loop.core.set_again();
         }
+    }
+
+    /// An await begins in this scope: takes that, for this scope or one around it.
+    pub(super) fn take_again(self: &Rc<Self>) -> Option<CancelledError> {
+        let scope = self.outermost(|scope| scope.again.get())?;
+        scope.again.set(false);
+        scope.passed_on.set(true);
+        scope.error.borrow().clone()
     }
 
     /// Before the body is polled. `waker`: that of something inside the task, if it is not the task's own.
@@ -224,14 +229,18 @@ impl Scope {
     /// After a poll that suspended the body. False if it is cancelled and nothing of this crate can
     /// deliver that: the body is to be dropped where it is.
     pub(crate) fn suspended(self: &Rc<Self>) -> bool {
-        if !self.passed_on.get() && !self.pending.get() {
+        if !self.passed_on.get() && !self.pending.get() && !self.again.get() {
             return true;
         }
         let Some(place) = self.place() else {
             return true;
         };
-        let waits = || place.task.waits_in(self);
-        if self.passed_on.get() && waits().is_empty() {
+        let waits = place.task.waits_in(self);
+        if self.again.replace(false) && !waits {
+            // No await of this crate has begun since.
+            self.pending.set(true);
+        }
+        if self.passed_on.get() && !waits {
             // It went to something that the body does not await any more.
             self.passed_on.set(false);
             self.pending.set(true);
@@ -239,10 +248,9 @@ impl Scope {
         if !self.pending.get() {
             return true;
         }
-        let (woken, waits) = (place.task.is_woken(), waits());
-        if !waits.is_empty() {
-            let error = self.error.borrow().clone().unwrap_or_default();
-            place.event_loop.cancel_for(None, waits, &error);
+        let woken = place.task.is_woken();
+        let error = self.error.borrow().clone().unwrap_or_default();
+        if place.task.cancel_waits_in(self, &error) {
             // What has woken it already may be polled first: then that await delivers it.
             self.pending.set(woken);
             self.passed_on.set(!woken);
@@ -303,15 +311,18 @@ impl Scope {
 }
 
 impl Outside {
-    /// Something else took precedence over the interruption: it comes again, at the next await.
-    pub(crate) fn deliver_again(self, exception: Option<&Exception>) {
+    /// Something else took precedence over the interruption: it comes again, at the next await that
+    /// begins. Other branches of the task were interrupted as well and do not hear of it again.
+    pub(crate) fn deliver_again(self, event_loop: &LoopHandle, exception: Option<&Exception>) {
         match self {
-            Outside::Scope(scope) => scope.cancel_again(),
+            Outside::Scope(scope) => scope.cancel_again(event_loop),
             // The count of requests stays as it is.
             Outside::Task(task) if task.requests() > 0 => {
                 let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());
-                task.uncancel();
-                task.cancel(&error.cloned().unwrap_or_default());
+                let error = error.cloned().unwrap_or_default().of_task(task.number());
+                if let Some(stepper) = event_loop.core.stepping() {
+                    stepper.cancel_again(&error);
+                }
             }
             Outside::Task(_) => {}
         }

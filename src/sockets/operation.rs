@@ -185,6 +185,10 @@ impl<W: Work> Cancel for Pending<W> {
         // The task was told, and had its step, and has made no use of it.
         self.polled();
     }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
+    }
 }
 
 impl<W: Work> Runnable for Pending<W> {

@@ -2,8 +2,8 @@
 //! waits for.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::rc::{Rc, Weak};
+use std::sync::{self, Arc};
 
 use slotmap::Key;
 
@@ -38,6 +38,8 @@ pub(super) struct TaskPart {
     pub(super) doomed: Cell<bool>,
     /// The step began with a cancellation to deliver, and no await has taken it yet.
     pub(super) due: Cell<bool>,
+    /// A cancellation that was delivered is to be delivered once more, at the next await that begins.
+    pub(super) again: Cell<bool>,
     /// Its cancellation is being passed on: tasks may wait for each other in a circle.
     pub(super) passing_on: Cell<bool>,
     pub(super) cancel_requests: Cell<u32>,
@@ -72,7 +74,25 @@ pub(super) struct Extra {
     /// What the last request is to be delivered as, if there is more to say than "cancelled".
     pub(super) cancellation: Option<CancelledError>,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
-    pub(super) remote: Weak<RemoteWaker>,
+    pub(super) remote: sync::Weak<RemoteWaker>,
+    by_wakers: Vec<WakerWait>,
+    /// The list is cleared of what is over when it gets as long as this.
+    next_clearing: usize,
+}
+
+/// A future that something in the task has polled with a waker of its own, as `FuturesUnordered`
+/// does. It is asked when it matters whether that still waits.
+struct WakerWait {
+    future: Weak<dyn Cancel>,
+    registration: u32,
+    scope: Option<Rc<Scope>>,
+}
+
+impl WakerWait {
+    fn awaited(&self) -> Option<Rc<dyn Cancel>> {
+        let future = self.future.upgrade()?;
+        future.is_awaited(self.registration).then_some(future)
+    }
 }
 
 impl TaskPart {
@@ -85,6 +105,7 @@ impl TaskPart {
             passed_on: Cell::new(false),
             doomed: Cell::new(false),
             due: Cell::new(false),
+            again: Cell::new(false),
             passing_on: Cell::new(false),
             cancel_requests: Cell::new(0),
             scope_requests: Cell::new(0),
@@ -108,13 +129,54 @@ impl TaskPart {
     pub(super) fn is_waiting(&self) -> bool {
         let waits = self.waits.borrow();
         waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
+            || !self.waits_by_wakers(|_| true).is_empty()
     }
 
-    /// What it is suspended at, of what `counts`. All of it is pending: what is done has left the
-    /// list.
-    pub(super) fn current_waits(&self, counts: impl Fn(&Wait) -> bool) -> Vec<Rc<dyn Cancel>> {
+    /// Enters a future that something in the task waits for by a waker of its own.
+    pub(super) fn wait_by_waker(
+        &self,
+        future: Weak<dyn Cancel>,
+        registration: u32,
+        scope: Option<Rc<Scope>>,
+    ) {
+        const SMALLEST: usize = 32;
+        let ended = {
+            let mut extra = self.extra.borrow_mut();
+            let extra = extra.get_or_insert_default();
+            extra.by_wakers.push(WakerWait {
+                future,
+                registration,
+                scope,
+            });
+            let mut ended = Vec::new();
+            if extra.by_wakers.len() > extra.next_clearing.max(SMALLEST) {
+                let (awaited, over) = std::mem::take(&mut extra.by_wakers)
+                    .into_iter()
+                    .partition(|wait| wait.awaited().is_some());
+                (extra.by_wakers, ended) = (awaited, over);
+                extra.next_clearing = 2 * extra.by_wakers.len();
+            }
+            ended
+        };
+        drop(ended);
+    }
+
+    /// What is waited for by other wakers than the task's own, in the scopes that count.
+    pub(super) fn waits_by_wakers(&self, counts: impl Fn(Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
+        let extra = self.extra.borrow();
+        let waits = extra.as_ref().map_or(&[][..], |extra| &extra.by_wakers);
+        waits
+            .iter()
+            .filter(|wait| counts(wait.scope.as_ref()))
+            .filter_map(WakerWait::awaited)
+            .collect()
+    }
+
+    /// What it is suspended at, in the scopes that count. All of it is pending: what is done has left
+    /// the list.
+    pub(super) fn current_waits(&self, counts: impl Fn(Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
         let waits = self.waits.borrow();
-        let current = |wait: &&Wait| wait.step == self.steps.get() && counts(wait);
+        let current = |wait: &&Wait| wait.step == self.steps.get() && counts(wait.scope.as_ref());
         waits
             .as_slice()
             .iter()

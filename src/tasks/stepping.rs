@@ -12,7 +12,7 @@
 
 use std::future::Future as StdFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context as PollContext, Poll};
 
 use slotmap::Key;
@@ -93,6 +93,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
                 remote.set_key(key);
             }
         }
+        if part.again.replace(false) && !part.is_waiting() {
+            // No await of this crate has begun since.
+            part.must_cancel.set(true);
+        }
         if part.passed_on.get() && !part.is_waiting() {
             // It went to a future that the coroutine had polled and does not await any more.
             part.passed_on.set(false);
@@ -118,12 +122,32 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
 
     /// Cancels all that the task is suspended at; false if there is nothing.
     fn cancel_waits(self: &Rc<Self>, error: &CancelledError) -> bool {
-        let waits = self.part().current_waits(|_| true);
         // Tasks may wait for each other in a circle.
-        if waits.is_empty() || self.part().passing_on.replace(true) {
+        !self.part().passing_on.get() && self.cancel_some(|_| true, error, true)
+    }
+
+    /// Cancels what it is suspended at in the scopes that count; false if there is nothing.
+    fn cancel_some(
+        self: &Rc<Self>,
+        counts: impl Fn(Option<&Rc<Scope>>) -> bool,
+        error: &CancelledError,
+        as_task: bool,
+    ) -> bool {
+        let part = self.part();
+        let mut waits = part.current_waits(&counts);
+        let by_wakers = part.waits_by_wakers(&counts);
+        // Whose wakers those are may not wake the task.
+        let wake = waits.is_empty() && !by_wakers.is_empty();
+        waits.extend(by_wakers);
+        if waits.is_empty() {
             return false;
         }
-        self.event_loop().cancel_for(Some(self.clone()), waits, error);
+        part.passing_on.set(part.passing_on.get() || as_task);
+        let task = as_task.then(|| self.clone() as Rc<dyn Cancel>);
+        self.event_loop().cancel_for(task, waits, error);
+        if wake {
+            self.clone().wake();
+        }
         true
     }
 
@@ -142,9 +166,12 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             return;
         }
         let event_loop = self.event_loop();
+        // Its destructors see the task's context, as its steps do.
+        let outer = part.enter_context();
         event_loop.guard("Exception while a task's coroutine was dropped", || {
             self.drop_coroutine();
         });
+        part.leave_context(outer);
         event_loop.core.task_ends();
         if !event_loop.is_closed() {
             // A future that it has polled and given away is still in the list.
@@ -292,9 +319,34 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         self.part().woken_in_step.get()
     }
 
-    fn waits_in(&self, scope: &Rc<Scope>) -> Vec<Rc<dyn Cancel>> {
-        let inside = |wait: &Wait| wait.scope.as_ref().is_some_and(|inner| inner.is_in(scope));
-        self.part().current_waits(inside)
+    fn wait_by_waker(&self, future: Weak<dyn Cancel>, registration: u32) {
+        let scope = self.event_loop().core.scope();
+        self.part().wait_by_waker(future, registration, scope);
+    }
+
+    fn waits_in(&self, scope: &Rc<Scope>) -> bool {
+        let counts = |inner: Option<&Rc<Scope>>| inner.is_some_and(|inner| inner.is_in(scope));
+        let part = self.part();
+        !part.current_waits(counts).is_empty() || !part.waits_by_wakers(counts).is_empty()
+    }
+
+    fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool {
+        let counts = |inner: Option<&Rc<Scope>>| inner.is_some_and(|inner| inner.is_in(scope));
+        self.cancel_some(counts, error, false)
+    }
+
+    fn cancel_again(&self, error: &CancelledError) {
+        self.part().keep_cancellation(error);
+        self.part().again.set(true);
+        self.event_loop().core.set_again();
+    }
+
+    fn take_again(&self) -> Option<CancelledError> {
+        let part = self.part();
+        part.again.replace(false).then(|| {
+            part.passed_on.set(true);
+            part.cancellation()
+        })
     }
 }
 
@@ -326,6 +378,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
 
     fn cancelled_for(self: Rc<Self>) {
         self.part().passing_on.set(false);
+    }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.shared.state.has_waiter(registration)
     }
 }
 

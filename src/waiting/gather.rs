@@ -155,6 +155,10 @@ impl<C: Children, O: 'static> Cancel for Gathering<C, O> {
         self.state.event_loop.cancel_for(None, pending, error);
         true
     }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
+    }
 }
 
 impl<C: Children, O: 'static> Runnable for Gathering<C, O> {

@@ -67,6 +67,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Shieldin
         }
         pending
     }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
+    }
 }
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Shielding<T, F> {

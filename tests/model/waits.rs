@@ -87,7 +87,7 @@ pub async fn put(index: usize, actor: &Actor) -> Result<String> {
     *queue.model.borrow_mut().putters() += 1;
     let leaving = world.clone();
     let _waiting = OnDrop::new(move || *leaving.queues[index].model.borrow_mut().putters() -= 1);
-    let put = with_queue!(&queue.real, real => real.put(item).await);
+    let put = with_queue!(&queue.real, real => real.put_or_return(item).await);
     match put {
         Ok(()) => {
             world.check(queue.model.borrow_mut().put(entry));

@@ -89,7 +89,7 @@ fn the_room_of_a_cancelled_putter_goes_to_the_next_one_and_its_item_comes_back()
         let [first, second] = [1, 2].map(|item| {
             let (queue, returned) = (queue.clone(), returned.clone());
             event_loop.create_task(async move {
-                let put = queue.put(item).await;
+                let put = queue.put_or_return(item).await;
                 if let Err(error) = &put {
                     assert!(error.is_cancelled() && !error.is_full());
                 }
@@ -185,7 +185,8 @@ fn the_message_of_a_cancellation_comes_with_the_item() {
     let queue = Queue::new(1);
     queue.put_nowait("inside").unwrap();
     let producer = queue.clone();
-    let putter = event_loop.create_task(async move { Ok(producer.put("outside").await.unwrap_err()) });
+    let putter =
+        event_loop.create_task(async move { Ok(producer.put_or_return("outside").await.unwrap_err()) });
     tick(&event_loop);
     putter.cancel_with("enough");
     settle(&event_loop);

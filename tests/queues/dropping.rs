@@ -62,7 +62,7 @@ fn the_room_of_a_dropped_putter_goes_to_the_next_one_and_its_item_is_dropped_onc
             let mut first = Box::pin(queue.put(items.counted()));
             assert!(poll!(&mut first).is_pending());
             let (producer, item) = (queue.clone(), items.counted());
-            let second = create_task(async move { Ok(producer.put(item).await?) });
+            let second = create_task(producer.put(item));
             yields(2).await?;
             let got = if woken {
                 let got = queue.get_nowait()?;

@@ -95,7 +95,7 @@ impl<O: Order<u32> + 'static> Player<O> {
             'g' => self.spawn(async move { got_word(queue.get().await) }),
             'p' => {
                 let item = self.item();
-                self.spawn(async move { put_word(queue.put(item).await, item) });
+                self.spawn(async move { put_word(queue.put_or_return(item).await, item) });
             }
             'j' => self.spawn(async move { ok_or_word(queue.join().await) }),
             '+' => {

@@ -25,12 +25,12 @@ fn ready<F: std::future::Future>(future: F) -> F::Output {
 #[test]
 fn without_a_loop_everything_works_that_does_not_wait() {
     let queue = Queue::new(1);
-    ready(queue.put(1)).unwrap();
+    ready(queue.put_or_return(1)).unwrap();
     assert_eq!(ready(queue.get()).unwrap(), 1);
     queue.task_done().unwrap();
     ready(queue.join()).unwrap();
     assert!(queue.shutdown(true).is_empty());
-    assert!(ready(queue.put(2)).unwrap_err().is_shut_down());
+    assert!(ready(queue.put_or_return(2)).unwrap_err().is_shut_down());
 }
 
 // brief: XT-9
@@ -39,7 +39,7 @@ fn without_a_loop_a_wait_fails_and_the_item_comes_back() {
     let queue = Queue::new(1);
     assert_eq!(misuse(ready(queue.get())), RuntimeError::NoRunningLoop);
     queue.put_nowait("first").unwrap();
-    let refused = ready(queue.put("second")).unwrap_err();
+    let refused = ready(queue.put_or_return("second")).unwrap_err();
     let error = refused.exception().downcast_ref();
     assert_eq!(error, Some(&RuntimeError::NoRunningLoop));
     assert!(!refused.is_full() && !refused.is_cancelled());
@@ -59,7 +59,7 @@ fn a_wait_on_another_loop_fails_while_the_first_is_open() {
     assert_eq!(misuse(elsewhere), RuntimeError::OtherLoop);
     // What does not wait may be done anywhere.
     let producer = queue.clone();
-    let put = second.run_until_complete(async move { Ok(producer.put("item").await?) });
+    let put = second.run_until_complete(producer.put("item"));
     put.unwrap();
     assert_eq!(first.run_until_complete(getter).unwrap(), "item");
 }
@@ -120,7 +120,7 @@ fn a_loop_closed_while_putters_wait_drops_their_items_once() {
     queue.put_nowait(drops.counted()).unwrap();
     for _ in 0..3 {
         let (producer, item) = (queue.clone(), drops.counted());
-        event_loop.create_task(async move { Ok(producer.put(item).await?) });
+        event_loop.create_task(producer.put(item));
     }
     settle(&event_loop);
     drop(queue.get_nowait().unwrap());
@@ -158,7 +158,7 @@ fn a_queue_that_is_dropped_with_its_last_handle_in_a_waiting_task_is_gone_with_t
     let queue = Queue::new(1);
     queue.put_nowait(drops.counted()).unwrap();
     let (producer, item) = (queue.clone(), drops.counted());
-    event_loop.create_task(async move { Ok(producer.put(item).await?) });
+    event_loop.create_task(producer.put(item));
     tick(&event_loop);
     drop(queue);
     assert_eq!(drops.count(), 0);

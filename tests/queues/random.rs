@@ -73,7 +73,7 @@ impl<O: Order<Item> + 'static> Game<O> {
         } else {
             let item = self.item();
             let number = item.0;
-            let put = self.queue.put(item);
+            let put = self.queue.put_or_return(item);
             let put = async move {
                 assert!(put.await.is_ok());
                 None

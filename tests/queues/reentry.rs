@@ -228,7 +228,7 @@ fn the_destructor_of_an_item_whose_putter_is_dropped_finds_the_next_putter_woken
         let mut first = Box::pin(queue.put(item));
         assert!(poll!(&mut first).is_pending());
         let producer = queue.clone();
-        let second = create_task(async move { Ok(producer.put(None).await?) });
+        let second = create_task(producer.put(None));
         yields(2).await?;
         assert!(format!("{queue:?}").contains("putters: 2"));
         queue.get_nowait()?;

@@ -13,7 +13,7 @@ fn after_a_gentle_shutdown_what_is_inside_can_be_got() {
     queue.put_nowait(1).unwrap();
     queue.put_nowait(2).unwrap();
     let producer = queue.clone();
-    let putter = event_loop.create_task(async move { Ok(producer.put(3).await.unwrap_err()) });
+    let putter = event_loop.create_task(async move { Ok(producer.put_or_return(3).await.unwrap_err()) });
     settle(&event_loop);
     assert!(queue.shutdown(false).is_empty());
     settle(&event_loop);
@@ -27,7 +27,7 @@ fn after_a_gentle_shutdown_what_is_inside_can_be_got() {
     raised::<QueueShutDown, _>(queue.get_nowait());
     // There is room, and no use in waiting for it.
     let producer = queue.clone();
-    let late = event_loop.run_until_complete(async move { Ok(producer.put(5).await?) });
+    let late = event_loop.run_until_complete(producer.put(5));
     raised::<QueueShutDown, _>(late);
 }
 
@@ -56,7 +56,8 @@ fn getters_and_putters_who_wait_at_once_are_all_woken() {
         queue.put_nowait(0).unwrap();
         let putters = [1, 2].map(|item| {
             let producer = queue.clone();
-            event_loop.create_task(async move { Ok(producer.put(item).await.unwrap_err().into_item()) })
+            event_loop
+                .create_task(async move { Ok(producer.put_or_return(item).await.unwrap_err().into_item()) })
         });
         settle(&event_loop);
         // The first putter is woken, and before it is stepped the queue is empty: a getter waits.

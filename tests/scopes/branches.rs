@@ -260,9 +260,8 @@ fn a_scope_with_futures_unordered_inside_interrupts_what_that_waits_for() {
         push_end(&trace, &ended);
         Ok(())
     });
-    // What `FuturesUnordered` polls with wakers of its own is foreign to the task, as it is to a
-    // cancellation of the task: the body is dropped.
-    assert_eq!(lines, ["None@1 requests:0"]);
+    // It polls them with wakers of its own; the body passes the first error on.
+    assert_eq!(lines, ["a:cancelled@1", "None@1 requests:0"]);
 }
 
 #[test]

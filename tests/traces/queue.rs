@@ -158,7 +158,7 @@ async fn queue_shut_down_gently(trace: Trace) -> Result<()> {
     let queue = Queue::new(1);
     queue.put_nowait("last")?;
     let producer = queue.clone();
-    let blocked = create_task(async move { Ok(producer.put("more").await?) });
+    let blocked = create_task(producer.put("more"));
     yields(1).await?;
     queue.shutdown(false);
     trace.push(format!("putter:{}", outcome(blocked).await));
@@ -184,6 +184,6 @@ async fn queue_shut_down_now(trace: Trace) -> Result<()> {
     task.await?;
     trace.push(format!("size:{}", queue.qsize()));
     trace.push(outcome(queue.get()).await);
-    trace.push(outcome(async { Ok(queue.put(3).await?) }).await);
+    trace.push(outcome(queue.put(3)).await);
     Ok(())
 }
