@@ -1,7 +1,8 @@
 //! `Future<T>`: a result that may not exist yet, with callbacks (Python's `futures.py`).
 //!
 //! What a future is made of is a [`FutureCell`]: a plain one, a task with its coroutine, or an
-//! operation with its work. They share [`State`] (in `state.rs`), and differ in what `cancel` and an await mean.
+//! operation with its work. They share [`State`] (in `state.rs`), and differ in what `cancel` and
+//! an await mean.
 
 mod state;
 
@@ -61,6 +62,9 @@ pub struct CallbackKey(u32);
 /// and nothing is cloned; [`take`](Self::take) is awaitable without `Clone`.
 ///
 /// A failed future whose exception nobody looked at is reported when its last reference goes.
+///
+/// A pending future can be awaited by tasks of its own loop, and by other executors on its thread.
+/// In a task of another loop the await raises [`RuntimeError::OtherLoop`].
 ///
 /// ```
 /// use miniloop::EventLoop;
@@ -123,7 +127,14 @@ impl<T: 'static> Future<T> {
     }
 
     pub(crate) fn failed(event_loop: &LoopHandle, exception: impl Into<Exception>) -> Future<T> {
-        Future::with_outcome(event_loop, Outcome::Failed(exception.into()))
+        let exception = exception.into();
+        // What a closed loop refuses is not a failure to be reported: that would be without end.
+        let refused = exception.downcast_ref() == Some(&RuntimeError::LoopClosed);
+        let future = Future::with_outcome(event_loop, Outcome::Failed(exception));
+        if refused {
+            future.cell.state().set_seen();
+        }
+        future
     }
 
     /// Whether it is finished, failed or cancelled (`Future.done`).
@@ -283,18 +294,18 @@ impl<T: 'static> Future<T> {
         let inside = task.as_ref().or(around.as_ref());
         // The await that was waiting gets it; one that did not suspend never does.
         if was_registered && let Some(error) = inside.and_then(|task| task.take_cancellation()) {
-            // What it had come to meanwhile was looked at, and passed over.
+            // What it had come to meanwhile stays in it; if that is a failure, it is reported.
             let error = match state.cancellation() {
                 Some(arriving) => error.behind(&arriving),
                 None => error,
             };
-            if state.done() {
-                state.set_seen();
-            }
             self.leave();
             return Poll::Ready(Err(error.into()));
         }
         if !state.done() {
+            if inside.is_none() && state.event_loop.is_awaited_on_another(cx.waker()) {
+                return Poll::Ready(Err(RuntimeError::OtherLoop.into()));
+            }
             self.end_registration();
             self.cell.clone().polled();
         }

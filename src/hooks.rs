@@ -1,7 +1,7 @@
 //! Where failures go that nobody is there to catch: the exception handler and its default.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -61,12 +61,17 @@ pub(crate) type Handler<L> = Rc<dyn Fn(&L, &ExceptionContext)>;
 /// The handler that is set, if any.
 pub(crate) struct Hooks<L> {
     handler: RefCell<Option<Handler<L>>>,
+    /// A failure is being reported: what fails meanwhile is not reported to the same one.
+    pub(crate) handling: Cell<bool>,
+    pub(crate) saying: Cell<bool>,
 }
 
 impl<L> Hooks<L> {
     pub(crate) fn new() -> Hooks<L> {
         Hooks {
             handler: RefCell::new(None),
+            handling: Cell::new(false),
+            saying: Cell::new(false),
         }
     }
 

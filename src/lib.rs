@@ -114,7 +114,8 @@
 //! brief's questions, answered:
 //!
 //! * *Is a task that suppresses its cancellation cancelled?* No. The request is used up; the task
-//!   goes on and ends as it ends. Only one that ends with a [`CancelledError`] is `cancelled()`.
+//!   goes on and ends as it ends. One that ends with a [`CancelledError`] is `cancelled()`, or with
+//!   a request that no await has delivered.
 //! * *May it await during cleanup?* Yes. Those awaits are like any other; a second request
 //!   interrupts them.
 //! * *Is the awaited future cancelled too?* Yes, with whoever else waits for it.
@@ -159,7 +160,10 @@
 //! | `Task._step`, `Task._wakeup` | `Runnable::run` and `Runnable::wake` of a task | `tasks/stepping.rs` |
 //! | a coroutine object, `send`, `throw` | an `async` block, its `poll`, an await that yields `Err` | `raw_task.rs` |
 //! | `raise`, `except E as e` | `return Err(..)` or `?`, [`Exception::downcast_ref`] | `errors.rs` |
-//! | `CancelledError`, `InvalidStateError`, `RuntimeError` | [`CancelledError`], [`InvalidStateError`], [`RuntimeError`] | `errors.rs` |
+//! | `CancelledError`, `InvalidStateError`, `RuntimeError` | [`CancelledError`], [`InvalidStateError`], [`RuntimeError`] | `errors/kinds.rs` |
+//! | `TimeoutError`, `ValueError`, `BrokenBarrierError` | [`TimeoutError`], [`ValueError`], [`BrokenBarrierError`] | `errors/kinds.rs` |
+//! | `QueueFull`, `QueueEmpty`, `QueueShutDown` | the same; [`PutError`] gives the item back | `queues/errors.rs` |
+//! | `Task.cancel(msg)`, `cancelling`, `uncancel` | [`cancel_with`](Task::cancel_with), [`cancelling`](Task::cancelling), [`uncancel`](Task::uncancel) | `tasks.rs` |
 //! | `create_task(.., name=, context=, eager_start=)` | [`task_builder`](LoopHandle::task_builder) | `tasks.rs` |
 //! | `current_task`, `all_tasks` | [`current_task`], [`all_tasks`], [`AnyTask`] | `tasks/any.rs` |
 //! | `ensure_future` | what `gather` and its like do with what they are given | `tasks/ensure.rs` |

@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{Clock, Idle};
@@ -188,6 +189,12 @@ impl LoopHandle {
     /// Whether the loop was closed (`loop.is_closed`).
     pub fn is_closed(&self) -> bool {
         self.core.closed.get()
+    }
+
+    /// Whether this is the waker of a task that is being stepped on another loop.
+    pub(crate) fn is_awaited_on_another(&self, waker: &Waker) -> bool {
+        let running = get_running_loop().ok().filter(|running| !running.is_same(self));
+        running.is_some_and(|running| running.core.stepping_with(waker).is_some())
     }
 
     pub(crate) fn is_same(&self, other: &LoopHandle) -> bool {

@@ -56,7 +56,8 @@ pub type PriorityQueue<T> = BaseQueue<T, Priority>;
 /// Clones refer to one queue, as references do in Python. Items need neither `Clone` nor `Send`.
 /// Getters are woken in the order they began to wait, and so are putters. One that finds that
 /// somebody else was faster goes to the back. One that is cancelled or dropped when its turn has
-/// come passes the turn on, so that no item and no room is forgotten.
+/// come passes the turn on, so that no item and no room is forgotten. A wait that was begun, and is
+/// kept without being polled, keeps what it was woken for.
 ///
 /// A queue belongs to the loop on which somebody first had to wait, until that loop is closed
 /// (in asyncio, for ever). To wait for it on another one fails with [`RuntimeError::OtherLoop`].

@@ -132,8 +132,9 @@ impl LoopHandle {
     }
 }
 
-/// Sleeps on the running loop (`asyncio.sleep`): see [`LoopHandle::sleep`]. Where no loop is
-/// running it has failed with [`RuntimeError::NoRunningLoop`].
+/// Sleeps on the running loop (`asyncio.sleep`): see [`LoopHandle::sleep`]. The time counts from this
+/// call, for it is a future and no coroutine. Where no loop is running it has failed with
+/// [`RuntimeError::NoRunningLoop`].
 ///
 /// ```
 /// use miniloop::{EventLoop, FakeClock, sleep};

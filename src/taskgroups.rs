@@ -20,7 +20,8 @@ use crate::tasks::{Task, TaskBuilder};
 /// [`run`](Self::run) runs the block and then waits for every task that was made by
 /// [`create_task`](Self::create_task), in the block or in another task of the group. If one fails,
 /// or the block does, the block and the other tasks are cancelled, and when all have ended the
-/// errors are raised together in an [`ExceptionGroup`], in the order in which they came.
+/// errors are raised together in an [`ExceptionGroup`], in the order in which they came, that of
+/// the block last.
 /// [`cancel`](Self::cancel) stops the group without an error. Clones refer to one group.
 ///
 /// If the task that runs the block is cancelled, so are the tasks of the group. If errors come
@@ -65,6 +66,8 @@ struct Inner {
     /// While the block is over and tasks are not.
     all_ended: RefCell<Option<Future<()>>>,
     errors: RefCell<Vec<Exception>>,
+    /// What the block has raised.
+    block_error: RefCell<Option<Exception>>,
     /// Everything in it was cancelled.
     aborting: Cell<bool>,
 }
@@ -261,20 +264,20 @@ impl Inner {
         let ended = run_in(self.scope.clone(), block).await?;
         self.phase.set(Phase::Waiting);
         let mut value = None;
-        let (mut outside, mut error) = (None, None);
+        let mut outside = None;
         match ended {
             Ended::With(Ok(result)) => value = Some(result),
-            Ended::With(Err(exception)) => error = Some(exception),
+            Ended::With(Err(exception)) => drop(self.block_error.replace(Some(exception))),
             Ended::Cancelled(exception) => outside = Some(exception),
             Ended::Interrupted => {}
         }
-        if (error.is_some() || outside.is_some()) && !self.aborting.get() {
+        if (self.block_error.borrow().is_some() || outside.is_some()) && !self.aborting.get() {
             self.abort();
         }
         let interrupted = self.wait_for_tasks(&event_loop).await?;
         let outside = outside.or(interrupted);
         let mut errors = self.errors.take();
-        errors.extend(error);
+        errors.extend(self.block_error.take());
         drop(entered);
         if errors.is_empty() {
             return outside.map_or(Ok(value), Err);
@@ -316,8 +319,11 @@ impl Drop for Entered<'_> {
         group.phase.set(Phase::Over);
         let event_loop = group.event_loop.take();
         // Only if it is dropped in the middle there are tasks left, and errors that nobody will see.
-        group.abort();
-        let errors = group.errors.take();
+        if !group.aborting.get() {
+            group.abort();
+        }
+        let mut errors = group.errors.take();
+        errors.extend(group.block_error.take());
         if let Some(event_loop) = event_loop {
             for error in errors {
                 let context = ExceptionContext::new("Exception in a task group that was dropped");

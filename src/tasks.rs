@@ -81,8 +81,9 @@ impl<T: 'static> Task<T> {
         self.future.cancel_with(message)
     }
 
-    /// Takes one cancellation request back and tells how many are left; at none, one that was
-    /// not delivered yet is withdrawn (`Task.uncancel`).
+    /// Takes one cancellation request back and tells how many are left (`Task.uncancel`). At none,
+    /// one that was not delivered yet is withdrawn, unless what the task waits for was cancelled
+    /// already: then that await yields the error all the same.
     pub fn uncancel(&self) -> u32 {
         self.control(|task| task.uncancel()).unwrap_or(0)
     }

@@ -51,7 +51,9 @@ pub fn timeout_at(when: impl Into<Option<Duration>>) -> Timeout {
 /// [`TimeoutError`]. A block that swallows the error goes on, without a limit. Only the block is
 /// interrupted: other branches of a `join!` around it are not, which asyncio's can not tell apart.
 /// A cancellation of the task comes first, also one that was asked for before the block and is
-/// delivered in it; asyncio 3.13 reports a timeout then, and the cancellation is lost.
+/// delivered in it; asyncio 3.13 reports a timeout then, and the cancellation is lost. (Requests are
+/// counted, as in asyncio: one that is made after another was taken back in the block by `uncancel`
+/// is not told from that.)
 #[derive(Clone)]
 pub struct Timeout {
     inner: Rc<Inner>,
@@ -63,6 +65,8 @@ struct Inner {
     deadline: Cell<Deadline>,
     timer: RefCell<Option<Timer>>,
     expired: Cell<bool>,
+    /// While the block runs.
+    event_loop: RefCell<Option<LoopHandle>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,6 +97,7 @@ impl Timeout {
             deadline: Cell::new(deadline),
             timer: RefCell::new(None),
             expired: Cell::new(false),
+            event_loop: RefCell::new(None),
         };
         Timeout {
             inner: Rc::new(inner),
@@ -125,7 +130,8 @@ impl Timeout {
             Phase::Entered if !self.expired() => {}
             Phase::Entered | Phase::Over => return Err(RuntimeError::Over),
         }
-        let event_loop = get_running_loop().map_err(|_| RuntimeError::NoRunningLoop)?;
+        let event_loop = self.inner.event_loop.borrow().clone();
+        let event_loop = event_loop.ok_or(RuntimeError::NotEntered)?;
         let when = when.into();
         self.inner
             .deadline
@@ -191,6 +197,7 @@ impl Inner {
             let when = event_loop.time().saturating_add(delay);
             self.deadline.set(Deadline::At(when));
         }
+        self.event_loop.replace(Some(event_loop.clone()));
         let _entered = Entered(&self);
         if let Deadline::At(when) = self.deadline.get() {
             self.set_timer(&event_loop, Some(when));
@@ -234,6 +241,7 @@ struct Entered<'a>(&'a Rc<Inner>);
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.phase.set(Phase::Over);
+        self.0.event_loop.take();
         match self.0.timer.take() {
             Some(Timer::Soon(handle)) => handle.cancel(),
             Some(Timer::Later(timer)) => timer.cancel(),
@@ -255,7 +263,8 @@ impl fmt::Debug for Timeout {
 /// (`asyncio.wait_for`).
 ///
 /// A coroutine runs as a part of the calling task. When time runs out, what is waited for is
-/// cancelled, and the [`TimeoutError`] comes when its cleanup has ended. With a timeout of zero a
+/// cancelled, and the [`TimeoutError`] comes when its cleanup has ended (that of the first child, if
+/// it is a [`gather`](crate::gather)). With a timeout of zero a
 /// finished future gives its result, and anything else is cancelled before it begins. For
 /// something that borrows, use [`timeout`].
 ///

@@ -39,7 +39,7 @@ impl ExceptionGroup {
         &self.message
     }
 
-    /// The exceptions in it, in the order in which they were raised. Some may be groups.
+    /// The exceptions in it. Some may be groups.
     pub fn exceptions(&self) -> &[Exception] {
         &self.exceptions
     }

@@ -21,7 +21,8 @@ use crate::loop_core::{LoopHandle, get_running_loop};
 /// leaves the others waiting.) A wait that was begun, and is kept without being polled, keeps its
 /// place in the queue.
 ///
-/// It belongs to no loop, and can be used in several, one after the other.
+/// It belongs to no loop, and can be used in several, one after the other. (Who waits on a loop that
+/// stands still keeps its turn.)
 ///
 /// ```
 /// use miniloop::{Exception, Lock, create_task, sleep};

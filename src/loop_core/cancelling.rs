@@ -8,8 +8,9 @@ use crate::errors::CancelledError;
 use crate::handles::Cancel;
 
 impl LoopHandle {
-    /// Cancels `waits` for `task`, if it is for a task as a whole, and what those wait for, and so on, before the outermost call
-    /// returns: in the order of a recursion, but without one, for chains of tasks can be long.
+    /// Cancels `waits`, which `task` waits for (or a scope in a task), and what those wait for, and
+    /// so on, before the outermost call returns: in the order of a recursion, but without one, for
+    /// chains of tasks can be long.
     pub(crate) fn cancel_for(
         &self,
         task: Option<Rc<dyn Cancel>>,

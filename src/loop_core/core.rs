@@ -229,7 +229,7 @@ impl Core {
             && (self.selector.is_idle() || self.poll_bound.one_more_tick())
     }
 
-    pub(super) fn refuse(&self, what: &str) {
+    pub(crate) fn refuse(&self, what: &str) {
         /// Takes the mark away, also when the logger panics.
         struct Refusing<'a>(&'a Cell<bool>);
         impl Drop for Refusing<'_> {

@@ -1,5 +1,6 @@
 //! Failures that nobody is there to catch: the loop's side of the exception handler.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -12,6 +13,10 @@ impl LoopHandle {
     /// callback, a failed future or task that nobody looked at, a task destroyed while pending
     /// (`loop.set_exception_handler`). If the handler panics, the default one reports that.
     pub fn set_exception_handler(&self, handler: impl Fn(&LoopHandle, &ExceptionContext) + 'static) {
+        if self.is_closed() {
+            // It could hold this loop, which would hold it for ever.
+            return self.core.refuse("an exception handler");
+        }
         let old = self.core.hooks.set(Some(Rc::new(handler)));
         drop(old);
     }
@@ -22,12 +27,16 @@ impl LoopHandle {
         drop(old);
     }
 
-    /// Calls the exception handler (`loop.call_exception_handler`). It never panics.
+    /// Calls the exception handler (`loop.call_exception_handler`). It never panics. What fails
+    /// inside the handler is reported by the default one.
     pub fn call_exception_handler(&self, context: &ExceptionContext) {
-        let Some(handler) = self.core.hooks.handler() else {
+        let hooks = &self.core.hooks;
+        let handler = hooks.handler().filter(|_| !hooks.handling.get());
+        let Some(handler) = handler else {
             return self.default_exception_handler(context);
         };
         let call = || {
+            let _handling = Marked::set(&hooks.handling);
             handler(self, context);
             drop(handler);
         };
@@ -40,10 +49,19 @@ impl LoopHandle {
     }
 
     /// Reports a failure in the log, as an error of the target `miniloop`; on standard error where
-    /// no logger is installed (`loop.default_exception_handler`).
+    /// no logger is installed (`loop.default_exception_handler`). What fails inside the logger is
+    /// not logged.
     pub fn default_exception_handler(&self, context: &ExceptionContext) {
+        let saying = &self.core.hooks.saying;
+        if saying.get() {
+            return;
+        }
         // A logger is somebody else's code too.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| say(context))) {
+        let say = || {
+            let _saying = Marked::set(saying);
+            say(context);
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(say)) {
             let _ = Exception::from_panic(payload);
         }
     }
@@ -54,5 +72,21 @@ impl LoopHandle {
             let context = ExceptionContext::new(message).with_exception(Exception::from_panic(payload));
             self.call_exception_handler(&context);
         }
+    }
+}
+
+/// A mark that is set for as long as this lives.
+struct Marked<'a>(&'a Cell<bool>);
+
+impl<'a> Marked<'a> {
+    fn set(mark: &'a Cell<bool>) -> Marked<'a> {
+        mark.set(true);
+        Marked(mark)
+    }
+}
+
+impl Drop for Marked<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }

@@ -420,6 +420,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     pub(super) fn start(self: Rc<Self>, eager: bool) -> Future<T> {
         let event_loop = self.event_loop();
         if event_loop.is_closed() {
+            event_loop.core.refuse("a task");
+            self.shared.state.set_seen();
             return self.refuse(RuntimeError::LoopClosed.into());
         }
         if eager && event_loop.is_running() {

@@ -195,7 +195,7 @@ fn a_callback_from_a_thread_starts_with_an_empty_context() {
         });
         settle(event_loop);
     });
-    assert_eq!(lines, ["thread:None", "here:0", "inside:None"]);
+    assert_eq!(lines, ["thread:None", "here:0", "inside:Some(1)"]);
 }
 
 // brief: XT-16

@@ -160,7 +160,7 @@ fn a_queue_that_is_dropped_with_its_last_handle_in_a_waiting_task_is_gone_with_t
     let (producer, item) = (queue.clone(), drops.counted());
     event_loop.create_task(producer.put(item));
     tick(&event_loop);
-    drop(queue);
+    drop((queue, producer));
     assert_eq!(drops.count(), 0);
     drop(event_loop);
     assert_eq!(drops.count(), 2);
