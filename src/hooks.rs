@@ -61,8 +61,9 @@ pub(crate) type Handler<L> = Rc<dyn Fn(&L, &ExceptionContext)>;
 /// The handler that is set, if any.
 pub(crate) struct Hooks<L> {
     handler: RefCell<Option<Handler<L>>>,
-    /// A failure is being reported: what fails meanwhile is not reported to the same one.
-    pub(crate) handling: Cell<bool>,
+    /// Those that are being called: what fails meanwhile is not reported to the same one.
+    handling: RefCell<Vec<Handler<L>>>,
+    /// A failure is being logged.
     pub(crate) saying: Cell<bool>,
 }
 
@@ -70,7 +71,7 @@ impl<L> Hooks<L> {
     pub(crate) fn new() -> Hooks<L> {
         Hooks {
             handler: RefCell::new(None),
-            handling: Cell::new(false),
+            handling: RefCell::default(),
             saying: Cell::new(false),
         }
     }
@@ -80,8 +81,20 @@ impl<L> Hooks<L> {
         self.handler.replace(handler)
     }
 
-    pub(crate) fn handler(&self) -> Option<Handler<L>> {
-        self.handler.borrow().clone()
+    /// The handler to call, until `end_handling`; `None` if there is none or it is being called.
+    pub(crate) fn begin_handling(&self) -> Option<Handler<L>> {
+        let handler = self.handler.borrow().clone()?;
+        let mut handling = self.handling.borrow_mut();
+        if handling.iter().any(|other| Rc::ptr_eq(other, &handler)) {
+            return None;
+        }
+        handling.push(handler.clone());
+        Some(handler)
+    }
+
+    pub(crate) fn end_handling(&self) {
+        let ended = self.handling.borrow_mut().pop();
+        drop(ended);
     }
 }
 

@@ -13,10 +13,6 @@ impl LoopHandle {
     /// callback, a failed future or task that nobody looked at, a task destroyed while pending
     /// (`loop.set_exception_handler`). If the handler panics, the default one reports that.
     pub fn set_exception_handler(&self, handler: impl Fn(&LoopHandle, &ExceptionContext) + 'static) {
-        if self.is_closed() {
-            // It could hold this loop, which would hold it for ever.
-            return self.core.refuse("an exception handler");
-        }
         let old = self.core.hooks.set(Some(Rc::new(handler)));
         drop(old);
     }
@@ -31,16 +27,14 @@ impl LoopHandle {
     /// inside the handler is reported by the default one.
     pub fn call_exception_handler(&self, context: &ExceptionContext) {
         let hooks = &self.core.hooks;
-        let handler = hooks.handler().filter(|_| !hooks.handling.get());
-        let Some(handler) = handler else {
+        let Some(handler) = hooks.begin_handling() else {
             return self.default_exception_handler(context);
         };
-        let call = || {
-            let _handling = Marked::set(&hooks.handling);
-            handler(self, context);
-            drop(handler);
-        };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+        let handled = catch_unwind(AssertUnwindSafe(|| handler(self, context)));
+        hooks.end_handling();
+        // It may have been replaced: then it goes here.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
+        if let Err(payload) = handled.and(dropped) {
             self.default_exception_handler(
                 &ExceptionContext::new("Unhandled error in exception handler")
                     .with_exception(Exception::from_panic(payload)),
