@@ -1,0 +1,214 @@
+//! The table: a line for each workload and form of miniloop, a column for each contestant.
+
+use std::fmt::Write;
+
+use crate::harness::Harness;
+
+/// The contestant that is written by hand and does no more than the workload asks for.
+pub const LIMIT: &str = "limit";
+pub const MINILOOP: &str = "miniloop";
+/// The other columns.
+pub const PEERS: [&str; 7] = ["tokio", "smol", "monoio", "calloop", "mio", "asyncio", "uvloop"];
+
+/// In what a workload is measured, and so how it is told.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Unit {
+    /// Of one operation; told as multiples of the limit.
+    Nanoseconds,
+    // These are told as they are.
+    Milliseconds,
+    Bytes,
+    Calls,
+    /// With something beside without it.
+    Times,
+}
+
+/// What one form of miniloop has to reach.
+pub struct Goal {
+    /// The contestant's name in the row; it begins with [`MINILOOP`].
+    pub entry: &'static str,
+    /// Said after the row's title.
+    pub form: &'static str,
+    /// In multiples of the limit, or in the row's unit.
+    pub most: f64,
+    /// A contestant that must not be ahead.
+    pub not_behind: Option<&'static str>,
+}
+
+impl Goal {
+    pub const fn new(entry: &'static str, form: &'static str, most: f64) -> Goal {
+        Goal {
+            entry,
+            form,
+            most,
+            not_behind: None,
+        }
+    }
+}
+
+/// All samples of one workload.
+pub struct Row {
+    title: String,
+    unit: Unit,
+    goals: &'static [Goal],
+    samples: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Row {
+    pub fn new(title: impl Into<String>, unit: Unit, goals: &'static [Goal]) -> Row {
+        Row {
+            title: title.into(),
+            unit,
+            goals,
+            samples: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, contestant: &'static str, sample: f64) {
+        match self.samples.iter_mut().find(|(name, _)| *name == contestant) {
+            Some((_, samples)) => samples.push(sample),
+            None => self.samples.push((contestant, vec![sample])),
+        }
+    }
+
+    fn sorted(&self, contestant: &str) -> Option<Vec<f64>> {
+        let (_, samples) = self.samples.iter().find(|(name, _)| *name == contestant)?;
+        let mut sorted = samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        Some(sorted)
+    }
+
+    fn median(&self, contestant: &str) -> Option<f64> {
+        let sorted = self.sorted(contestant)?;
+        let middle = sorted.len() / 2;
+        match sorted.len() % 2 {
+            0 => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+            _ => Some(sorted[middle]),
+        }
+    }
+
+    /// The median as it is told: a multiple of the limit's, or itself.
+    pub fn figure(&self, contestant: &str) -> Option<f64> {
+        let median = self.median(contestant)?;
+        match self.unit {
+            Unit::Nanoseconds => Some(median / self.median(LIMIT)?),
+            _ => Some(median),
+        }
+    }
+
+    /// Half of the range that the middle half of the samples are in, in percent of the median.
+    fn spread(&self, contestant: &str) -> Option<f64> {
+        let sorted = self.sorted(contestant)?;
+        let quarter = sorted.len() / 4;
+        let range = sorted[sorted.len() - 1 - quarter] - sorted[quarter];
+        Some(range / 2.0 / self.median(contestant)? * 100.0)
+    }
+
+    fn told(&self, contestant: &str) -> String {
+        let Some(figure) = self.figure(contestant) else {
+            return "".into();
+        };
+        match self.unit {
+            Unit::Nanoseconds if figure < 10.0 => format!("{figure:.2}"),
+            Unit::Nanoseconds => format!("{figure:.0}"),
+            unit => measure(unit, figure),
+        }
+    }
+
+    /// The limit with its unit and spread.
+    fn limit(&self) -> String {
+        match (self.median(LIMIT), self.spread(LIMIT)) {
+            (Some(median), Some(spread)) => format!("{} ± {spread:.0} %", measure(self.unit, median)),
+            _ => String::new(),
+        }
+    }
+
+    fn verdict(&self, goal: &Goal) -> String {
+        let Some(figure) = self.figure(goal.entry) else {
+            return "not measured".into();
+        };
+        let mut faults = Vec::new();
+        if figure > goal.most {
+            faults.push(format!("+{:.0} %", (figure / goal.most - 1.0) * 100.0));
+        }
+        if let Some(peer) = goal.not_behind
+            && let Some(ahead) = self.figure(peer)
+            && ahead < figure
+        {
+            faults.push(format!("behind {peer}"));
+        }
+        if faults.is_empty() {
+            "yes".into()
+        } else {
+            format!("no, {}", faults.join(", "))
+        }
+    }
+
+    /// The forms of miniloop in this row: a title and the contestant's name.
+    pub fn forms(&self) -> Vec<(String, &'static Goal)> {
+        let title = |form: &str| match form {
+            "" => self.title.clone(),
+            form => format!("{}, {form}", self.title),
+        };
+        self.goals.iter().map(|goal| (title(goal.form), goal)).collect()
+    }
+
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+}
+
+/// A figure with its unit.
+pub fn measure(unit: Unit, figure: f64) -> String {
+    match unit {
+        Unit::Nanoseconds if figure >= 1e6 => format!("{:.1} ms", figure / 1e6),
+        Unit::Nanoseconds if figure >= 1e3 => format!("{:.1} µs", figure / 1e3),
+        Unit::Nanoseconds => format!("{figure:.1} ns"),
+        Unit::Milliseconds => format!("{figure:.3} ms"),
+        Unit::Bytes if figure >= 1e4 => format!("{:.1} kB", figure / 1e3),
+        Unit::Bytes => format!("{figure:.0} B"),
+        Unit::Calls => format!("{figure:.2}"),
+        Unit::Times => format!("{figure:.3} ×"),
+    }
+}
+
+/// The whole table in Markdown, with its notes.
+pub fn markdown(rows: &[Row], harness: &Harness) -> String {
+    let peers: Vec<_> = PEERS
+        .into_iter()
+        .filter(|peer| rows.iter().any(|row| row.median(peer).is_some()))
+        .collect();
+    let mut text = format!(
+        "| workload | limit | miniloop | goal | met | {} |\n",
+        peers.join(" | ")
+    );
+    text += &format!("|---|---|---|---|---|{}\n", "---|".repeat(peers.len()));
+    for row in rows {
+        for (title, goal) in row.forms() {
+            let most = match row.unit {
+                Unit::Nanoseconds => goal.most.to_string(),
+                unit => measure(unit, goal.most),
+            };
+            let told: Vec<_> = peers.iter().map(|peer| row.told(peer)).collect();
+            let _ = writeln!(
+                text,
+                "| {title} | {} | {} | {most} | {} | {} |",
+                row.limit(),
+                row.told(goal.entry),
+                row.verdict(goal),
+                told.join(" | ")
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "\nMedians of {} rounds in which the contestants took turns. Plain numbers are multiples of the limit's \
+         time in the same run; the limit is told for one operation, with half the interquartile range of its \
+         rounds.\n",
+        harness.rounds
+    );
+    for note in harness.shares().iter().chain(harness.notes()) {
+        let _ = writeln!(text, "* {note}");
+    }
+    text
+}
