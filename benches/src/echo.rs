@@ -109,10 +109,9 @@ pub fn start(harness: &Harness, contestant: &str) -> Outcome<ServerProcess> {
 
 /// All that take part.
 pub fn contestants(harness: &Harness) -> impl Iterator<Item = &'static str> + use<> {
-    SERVERS
-        .iter()
-        .map(|(name, _)| *name)
-        .chain(harness.python_loops())
+    let here = SERVERS.iter().map(|(name, _)| *name);
+    let here: Vec<_> = here.filter(|name| harness.takes_part(name)).collect();
+    here.into_iter().chain(harness.python_loops())
 }
 
 /// The server's CPU time for a message, in nanoseconds.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::Outcome;
+use crate::options::Options;
+use crate::report::{LIMIT, MINILOOP};
 
 /// The loops that need a python, by the names that `loops.py` knows.
 pub const PYTHON_LOOPS: [&str; 2] = ["asyncio", "uvloop"];
@@ -11,6 +13,8 @@ pub const PYTHON_LOOPS: [&str; 2] = ["asyncio", "uvloop"];
 pub struct Harness {
     pub rounds: usize,
     pub quick: bool,
+    /// None: all of them.
+    contestants: Vec<String>,
     python: PathBuf,
     python_loops: Vec<&'static str>,
     /// A contestant that does 1 of so many operations, and the workloads in which it does.
@@ -19,16 +23,18 @@ pub struct Harness {
 }
 
 impl Harness {
-    pub fn new(rounds: usize, quick: bool, python: PathBuf) -> Harness {
+    pub fn new(options: &Options) -> Harness {
         let mut harness = Harness {
-            rounds,
-            quick,
-            python,
+            rounds: options.rounds,
+            quick: options.quick,
+            contestants: options.contestants.clone(),
+            python: options.python.clone(),
             python_loops: Vec::new(),
             shares: Vec::new(),
             notes: Vec::new(),
         };
-        for name in PYTHON_LOOPS {
+        let wanted = PYTHON_LOOPS.into_iter().filter(|name| harness.takes_part(name));
+        for name in wanted.collect::<Vec<_>>() {
             if harness.can_import(name) {
                 harness.python_loops.push(name);
             } else {
@@ -39,6 +45,12 @@ impl Harness {
             }
         }
         harness
+    }
+
+    /// Whether a contestant was asked for.
+    pub fn takes_part(&self, contestant: &str) -> bool {
+        let own = contestant == LIMIT || contestant.starts_with(MINILOOP);
+        own || self.contestants.is_empty() || self.contestants.iter().any(|name| name == contestant)
     }
 
     /// Those of [`PYTHON_LOOPS`] that run here.

@@ -86,7 +86,7 @@ fn main() -> Outcome<()> {
         print!("{}", options::help(&names));
         return Ok(());
     };
-    let mut harness = Harness::new(options.rounds, options.quick, options.python.clone());
+    let mut harness = Harness::new(&options);
     let mut rows = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| options.wants(workload.name())) {
         eprint!("{} ... ", workload.name());

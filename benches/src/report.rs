@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::harness::Harness;
+use crate::trial::SLOW_ROUNDS;
 
 /// The contestant that is written by hand and does no more than the workload asks for.
 pub const LIMIT: &str = "limit";
@@ -202,7 +203,8 @@ pub fn markdown(rows: &[Row], harness: &Harness) -> String {
     }
     let _ = write!(
         text,
-        "\nMedians of {} rounds in which the contestants took turns. Plain numbers are multiples of the limit's \
+        "\nMedians of {} rounds in which the contestants took turns (of at most {SLOW_ROUNDS} for those that \
+         did only a part of the operations). Plain numbers are multiples of the limit's \
          time in the same run; the limit is told for one operation, with half the interquartile range of its \
          rounds.\n",
         harness.rounds
