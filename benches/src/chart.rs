@@ -1,11 +1,11 @@
 //! The same figures as bars, drawn as an SVG by hand.
 //!
-//! A group for each line of the table whose figures are multiples of the limit, a bar for each
+//! A group for each row of the table whose figures are multiples of the limit, a bar for each
 //! contestant, and a logarithmic scale, as the slowest are hundreds of times the fastest.
 
 use std::fmt::Write;
 
-use crate::report::{LIMIT, PEERS, Row, Unit};
+use crate::report::{LIMIT, MINILOOP, PEERS, Row, Unit};
 
 const BAR: f64 = 11.0;
 const GAP: f64 = 12.0;
@@ -16,8 +16,12 @@ const TOP: f64 = 58.0;
 const GROUND: f64 = 0.2;
 const CEILING: f64 = 1000.0;
 
-/// A bar's contestant, colour and figure.
-type Bar = (&'static str, &'static str, f64);
+struct Bar {
+    contestant: &'static str,
+    /// Which of miniloop's, where there are several.
+    form: &'static str,
+    figure: f64,
+}
 
 fn colour(contestant: &str) -> &'static str {
     match contestant {
@@ -39,22 +43,25 @@ fn position(figure: f64) -> f64 {
     LABELS + PLOT * (figure / GROUND).ln() / (CEILING / GROUND).ln()
 }
 
-fn groups(rows: &[Row]) -> Vec<(String, Vec<Bar>)> {
+fn groups(rows: &[Row]) -> Vec<(&str, Vec<Bar>)> {
     let told_in_multiples = rows.iter().filter(|row| row.unit() == Unit::Nanoseconds);
-    let mut groups = Vec::new();
-    for row in told_in_multiples {
-        for (title, goal) in row.forms() {
-            let Some(own) = row.figure(goal.entry) else {
-                continue;
-            };
-            let mut bars = vec![("miniloop", colour("miniloop"), own)];
-            for peer in PEERS {
-                bars.extend(row.figure(peer).map(|figure| (peer, colour(peer), figure)));
-            }
-            groups.push((title, bars));
-        }
-    }
-    groups
+    let groups = told_in_multiples.map(|row| {
+        let bar = |contestant, entry, form| {
+            let figure = row.figure(entry)?;
+            Some(Bar {
+                contestant,
+                form,
+                figure,
+            })
+        };
+        let own = row
+            .goals()
+            .iter()
+            .filter_map(|goal| bar(MINILOOP, goal.entry, goal.form));
+        let peers = PEERS.into_iter().filter_map(|peer| bar(peer, peer, ""));
+        (row.title(), own.chain(peers).collect())
+    });
+    groups.collect()
 }
 
 /// The whole chart.
@@ -81,8 +88,8 @@ pub fn svg(rows: &[Row]) -> String {
             LABELS - 10.0,
             escaped(title)
         );
-        for &(contestant, colour, figure) in bars {
-            bar(&mut text, top, contestant, colour, figure);
+        for bar in bars {
+            bar.draw(&mut text, top);
             top += BAR;
         }
         top += GAP;
@@ -90,31 +97,36 @@ pub fn svg(rows: &[Row]) -> String {
     text + "</svg>\n"
 }
 
-fn bar(text: &mut String, top: f64, contestant: &str, colour: &str, figure: f64) {
-    let end = position(figure);
-    let _ = writeln!(
-        text,
-        "<rect x=\"{LABELS}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\">\
-         <title>{contestant}: {figure:.2}</title></rect>\
-         <text x=\"{:.1}\" y=\"{}\" font-size=\"9\">{}</text>",
-        end - LABELS,
-        BAR - 2.0,
-        end + 4.0,
-        top + BAR - 3.0,
-        if figure < 10.0 {
-            format!("{figure:.2}")
+impl Bar {
+    fn draw(&self, text: &mut String, top: f64) {
+        let end = position(self.figure);
+        let figure = if self.figure < 10.0 {
+            format!("{:.2}", self.figure)
         } else {
-            format!("{figure:.0}")
-        },
-    );
+            format!("{:.0}", self.figure)
+        };
+        let _ = writeln!(
+            text,
+            "<rect x=\"{LABELS}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\" fill=\"{}\">\
+             <title>{}: {figure}</title></rect>\
+             <text x=\"{:.1}\" y=\"{}\" font-size=\"9\">{figure} {}</text>",
+            end - LABELS,
+            BAR - 2.0,
+            colour(self.contestant),
+            self.contestant,
+            end + 4.0,
+            top + BAR - 3.0,
+            self.form.replace('`', ""),
+        );
+    }
 }
 
-fn legend(text: &mut String, groups: &[(String, Vec<Bar>)]) {
+fn legend(text: &mut String, groups: &[(&str, Vec<Bar>)]) {
     let mut left = 12.0;
-    for contestant in ["miniloop"].into_iter().chain(PEERS) {
+    for contestant in [MINILOOP].into_iter().chain(PEERS) {
         let takes_part = groups
             .iter()
-            .any(|(_, bars)| bars.iter().any(|(name, ..)| *name == contestant));
+            .any(|(_, bars)| bars.iter().any(|bar| bar.contestant == contestant));
         if takes_part {
             let _ = writeln!(
                 text,

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use crate::harness::Harness;
-use crate::trial::SLOW_ROUNDS;
 
 /// The contestant that is written by hand and does no more than the workload asks for.
 pub const LIMIT: &str = "limit";
@@ -145,13 +144,21 @@ impl Row {
         }
     }
 
-    /// The forms of miniloop in this row: a title and the contestant's name.
-    pub fn forms(&self) -> Vec<(String, &'static Goal)> {
-        let title = |form: &str| match form {
+    /// The title of a line.
+    fn title_of(&self, goal: &Goal) -> String {
+        match goal.form {
             "" => self.title.clone(),
             form => format!("{}, {form}", self.title),
-        };
-        self.goals.iter().map(|goal| (title(goal.form), goal)).collect()
+        }
+    }
+
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// One for each form of miniloop.
+    pub fn goals(&self) -> &'static [Goal] {
+        self.goals
     }
 
     pub fn unit(&self) -> Unit {
@@ -185,7 +192,7 @@ pub fn markdown(rows: &[Row], harness: &Harness) -> String {
     );
     text += &format!("|---|---|---|---|---|{}\n", "---|".repeat(peers.len()));
     for row in rows {
-        for (title, goal) in row.forms() {
+        for goal in row.goals {
             let most = match row.unit {
                 Unit::Nanoseconds => goal.most.to_string(),
                 unit => measure(unit, goal.most),
@@ -193,7 +200,8 @@ pub fn markdown(rows: &[Row], harness: &Harness) -> String {
             let told: Vec<_> = peers.iter().map(|peer| row.told(peer)).collect();
             let _ = writeln!(
                 text,
-                "| {title} | {} | {} | {most} | {} | {} |",
+                "| {} | {} | {} | {most} | {} | {} |",
+                row.title_of(goal),
                 row.limit(),
                 row.told(goal.entry),
                 row.verdict(goal),
@@ -203,8 +211,7 @@ pub fn markdown(rows: &[Row], harness: &Harness) -> String {
     }
     let _ = write!(
         text,
-        "\nMedians of {} rounds in which the contestants took turns (of at most {SLOW_ROUNDS} for those that \
-         did only a part of the operations). Plain numbers are multiples of the limit's \
+        "\nMedians of {} rounds in which the contestants took turns. Plain numbers are multiples of the limit's \
          time in the same run; the limit is told for one operation, with half the interquartile range of its \
          rounds.\n",
         harness.rounds

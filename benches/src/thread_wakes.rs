@@ -21,11 +21,11 @@ use crate::work;
 
 pub static SINGLE: Trial = Trial {
     name: "thread_wakes",
-    title: "wakes from a thread",
+    title: "wakes from a thread, one at a time",
     unit: Unit::Nanoseconds,
     count: 5_000,
     warm_up: true,
-    goals: &[Goal::new(MINILOOP, "one at a time", 1.02)],
+    goals: &[Goal::new(MINILOOP, "", 1.02)],
     entries: &[
         Entry::new(LIMIT, |count| limit(Bursts::of(1, count))),
         Entry::new(MINILOOP, |count| miniloop(Bursts::of(1, count))),
@@ -40,11 +40,11 @@ pub static SINGLE: Trial = Trial {
 
 pub static BURSTS: Trial = Trial {
     name: "thread_bursts",
-    title: "wakes from a thread",
+    title: "wakes from a thread, in bursts of 1,000",
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
-    goals: &[Goal::new(MINILOOP, "in bursts of 1,000", 1.15)],
+    goals: &[Goal::new(MINILOOP, "", 1.15)],
     entries: &[
         Entry::new(LIMIT, |count| limit(Bursts::of(1_000, count))),
         Entry::new(MINILOOP, |count| miniloop(Bursts::of(1_000, count))),

@@ -24,11 +24,11 @@ use crate::work::{self, Delays};
 
 pub static AT_ONCE: Trial = Trial {
     name: "timers_cancel",
-    title: "1M timers armed and cancelled, 100k pending",
+    title: "1M timers armed, cancelled at once, 100k pending",
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
-    goals: &[Goal::new(MINILOOP, "at once", 0.45)],
+    goals: &[Goal::new(MINILOOP, "", 0.45)],
     entries: &[
         Entry::new(LIMIT, |count| limit(count, When::AtOnce)),
         Entry::new(MINILOOP, |count| miniloop(count, When::AtOnce)),
@@ -42,7 +42,8 @@ pub static AT_ONCE: Trial = Trial {
 
 pub static LATER: Trial = Trial {
     name: "timers_cancel_later",
-    goals: &[Goal::new(MINILOOP, "a tick later", 0.45)],
+    title: "1M timers armed, cancelled a tick later, 100k pending",
+    goals: &[Goal::new(MINILOOP, "", 0.45)],
     entries: &[
         Entry::new(LIMIT, |count| limit(count, When::ATickLater)),
         Entry::new(MINILOOP, |count| miniloop(count, When::ATickLater)),
@@ -295,7 +296,7 @@ fn calloop(count: u64, when: When) -> Outcome<f64> {
         arm(others.draw(), 0)?;
     }
     let (mut delays, mut armed) = (delays(), Armed::new(when));
-    cpu_of(count, || {
+    let figure = cpu_of(count, || {
         for numbers in ticks(count) {
             armed.timers.drain(..).for_each(|token| handle.remove(token));
             for number in numbers {
@@ -305,5 +306,8 @@ fn calloop(count: u64, when: When) -> Outcome<f64> {
             event_loop.dispatch(Duration::ZERO, &mut ())?;
         }
         Ok(())
-    })
+    });
+    // Dropping the others one after the other would take longer than all of the rest.
+    std::mem::forget(event_loop);
+    figure
 }

@@ -1,7 +1,7 @@
 //! A trial: one workload that every contestant does by itself, in a process of its own.
 //!
 //! Each sample comes from a fresh child process, which does the work once to warm up and once for
-//! the clock. The contestants take turns, round after round, so that whatever else happens on the
+//! the clock; those that only do a share of it, for being slow, do it once, and in fewer rounds. The contestants take turns, round after round, so that whatever else happens on the
 //! machine hits all of them. glibc's allocator is told not to give memory back in between: whether
 //! it does so inside or outside of the measured part is a matter of luck.
 
@@ -15,8 +15,8 @@ use crate::{Outcome, spawn};
 
 /// A child that takes longer has lost.
 const CHILD_LIMIT: Duration = Duration::from_secs(60);
-/// Those that only do a share of the operations, for being slow, have so many turns at most.
-pub const SLOW_ROUNDS: usize = 3;
+/// Those that only do a share of the operations have so many turns at most.
+const SLOW_ROUNDS: usize = 3;
 
 pub struct Trial {
     /// What it is called on the command line.
@@ -72,10 +72,11 @@ impl Trial {
         for &(name, share) in &contestants {
             harness.does_a_share(name, share, self.name);
         }
+        let slow_rounds = harness.rounds.div_ceil(2).min(SLOW_ROUNDS);
         for round in 0..harness.rounds {
-            contestants.retain(|&(_, share)| share == 1 || round < SLOW_ROUNDS);
+            contestants.retain(|&(_, share)| share == 1 || round < slow_rounds);
             contestants.retain(|&(name, share)| {
-                let sample = self.sample(harness, name, count / share);
+                let sample = self.sample(harness, name, count / share, self.warm_up && share == 1);
                 match sample {
                     Ok(figure) => row.add(name, figure),
                     Err(error) => {
@@ -89,7 +90,7 @@ impl Trial {
         Ok(vec![row])
     }
 
-    fn sample(&self, harness: &Harness, contestant: &str, count: u64) -> Outcome<f64> {
+    fn sample(&self, harness: &Harness, contestant: &str, count: u64, warm_up: bool) -> Outcome<f64> {
         let mut command = if PYTHON_LOOPS.contains(&contestant) {
             harness.python_command()?
         } else {
@@ -97,7 +98,7 @@ impl Trial {
         };
         command
             .args(["trial", self.name, contestant, &count.to_string()])
-            .arg(if self.warm_up { "warm" } else { "cold" })
+            .arg(if warm_up { "warm" } else { "cold" })
             .env("MALLOC_TRIM_THRESHOLD_", "4294967296");
         let output = output_within(command, CHILD_LIMIT)?;
         Ok(output.trim().parse()?)
