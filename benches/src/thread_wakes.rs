@@ -254,12 +254,13 @@ fn calloop(bursts: Bursts) -> Outcome<f64> {
 
 fn mio(bursts: Bursts) -> Outcome<f64> {
     let mut poll = mio::Poll::new()?;
-    let waker = mio::Waker::new(poll.registry(), mio::Token(0))?;
-    let inbox = Inbox::default();
+    // Kept here too: a wake is lost when its waker is dropped before the loop sees it.
+    let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0))?);
+    let (inbox, sender) = (Inbox::default(), waker.clone());
     let mailbox = inbox.clone();
     let send = move |job| {
         if put(&mailbox, job) {
-            let _ = waker.wake();
+            let _ = sender.wake();
         }
     };
     let thread = bursts.start(send, Box::new(work::finish));
