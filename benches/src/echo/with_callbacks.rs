@@ -3,8 +3,13 @@
 //! What they have in common is here: a connection that receives into the buffer, sends, and keeps
 //! what the socket did not take. While it keeps something it does not receive.
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::rc::Rc;
+
+use calloop::generic::{Generic, NoIoDrop};
+use calloop::{EventSource, Interest, Mode, PostAction, Readiness, Token, TokenFactory};
 
 use super::BUFFER;
 use crate::Outcome;
@@ -136,57 +141,55 @@ pub fn limit(listener: TcpListener) -> Outcome<()> {
     }
 }
 
+struct MiniloopClient {
+    event_loop: miniloop::LoopHandle,
+    stream: miniloop::Source<TcpStream>,
+    buffer: Rc<RefCell<Vec<u8>>>,
+    unsent: RefCell<Vec<u8>>,
+}
+
+impl MiniloopClient {
+    fn start_reading(self: &Rc<Self>) -> io::Result<()> {
+        let client = self.clone();
+        self.event_loop
+            .add_reader(&self.stream, move || client.readable())
+    }
+
+    fn readable(self: &Rc<Self>) {
+        let unsent = &mut *self.unsent.borrow_mut();
+        match receive_and_send(self.stream.get_ref(), &mut self.buffer.borrow_mut(), unsent) {
+            Ok(Next::Readable) => {}
+            Ok(Next::Writable) => {
+                let client = self.clone();
+                self.event_loop.remove_reader(&self.stream);
+                // On an error nothing holds the client any more, and it is closed.
+                let _ = self
+                    .event_loop
+                    .add_writer(&self.stream, move || client.writable());
+            }
+            Err(error) if is_for_later(&error) => {}
+            Ok(Next::Closed) | Err(_) => {
+                self.event_loop.remove_reader(&self.stream);
+            }
+        }
+    }
+
+    fn writable(self: &Rc<Self>) {
+        match send_rest(self.stream.get_ref(), &mut self.unsent.borrow_mut()) {
+            Ok(Next::Writable) => return,
+            Err(error) if is_for_later(&error) => return,
+            Ok(Next::Readable) => {
+                // As above.
+                let _ = self.start_reading();
+            }
+            Ok(Next::Closed) | Err(_) => {}
+        }
+        self.event_loop.remove_writer(&self.stream);
+    }
+}
+
 pub fn miniloop(listener: TcpListener) -> Outcome<()> {
-    use miniloop::{EventLoop, LoopHandle, Source};
-    use std::cell::RefCell;
-    use std::rc::Rc;
-
-    struct Client {
-        event_loop: LoopHandle,
-        stream: Source<TcpStream>,
-        buffer: Rc<RefCell<Vec<u8>>>,
-        unsent: RefCell<Vec<u8>>,
-    }
-
-    impl Client {
-        fn start_reading(self: &Rc<Self>) -> io::Result<()> {
-            let client = self.clone();
-            self.event_loop
-                .add_reader(&self.stream, move || client.readable())
-        }
-
-        fn readable(self: &Rc<Self>) {
-            let unsent = &mut *self.unsent.borrow_mut();
-            match receive_and_send(self.stream.get_ref(), &mut self.buffer.borrow_mut(), unsent) {
-                Ok(Next::Readable) => {}
-                Ok(Next::Writable) => {
-                    let client = self.clone();
-                    self.event_loop.remove_reader(&self.stream);
-                    // On an error nothing holds the client any more, and it is closed.
-                    let _ = self
-                        .event_loop
-                        .add_writer(&self.stream, move || client.writable());
-                }
-                Err(error) if is_for_later(&error) => {}
-                Ok(Next::Closed) | Err(_) => {
-                    self.event_loop.remove_reader(&self.stream);
-                }
-            }
-        }
-
-        fn writable(self: &Rc<Self>) {
-            match send_rest(self.stream.get_ref(), &mut self.unsent.borrow_mut()) {
-                Ok(Next::Writable) => return,
-                Err(error) if is_for_later(&error) => return,
-                Ok(Next::Readable) => {
-                    // As above.
-                    let _ = self.start_reading();
-                }
-                Ok(Next::Closed) | Err(_) => {}
-            }
-            self.event_loop.remove_writer(&self.stream);
-        }
-    }
+    use miniloop::{EventLoop, Source};
 
     let event_loop = EventLoop::new()?;
     let (listener, handle) = (Source::new(listener)?, event_loop.handle());
@@ -195,7 +198,7 @@ pub fn miniloop(listener: TcpListener) -> Outcome<()> {
         while let Ok(Some(stream)) = accepted(listener.get_ref())
             && let Ok(stream) = Source::new(stream)
         {
-            let client = Rc::new(Client {
+            let client = Rc::new(MiniloopClient {
                 event_loop: handle.clone(),
                 stream,
                 buffer: buffer.clone(),
@@ -208,36 +211,37 @@ pub fn miniloop(listener: TcpListener) -> Outcome<()> {
     Ok(event_loop.run_forever()?)
 }
 
-pub fn mio(listener: TcpListener) -> Outcome<()> {
-    use mio::net::{TcpListener, TcpStream};
-    use mio::{Events, Interest, Poll, Token};
-
-    struct Client {
-        stream: TcpStream,
-        unsent: Vec<u8>,
-    }
-    impl Client {
-        /// mio says only once that a socket is ready: goes on until it is not.
-        fn go_on(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
-            loop {
-                let next = if self.unsent.is_empty() {
-                    receive_and_send(&self.stream, buffer, &mut self.unsent)?
-                } else {
-                    send_rest(&self.stream, &mut self.unsent)?
-                };
-                if next != Next::Readable {
-                    return Ok(next);
-                }
+struct MioClient {
+    stream: mio::net::TcpStream,
+    unsent: Vec<u8>,
+}
+impl MioClient {
+    /// mio says only once that a socket is ready: goes on until it is not.
+    fn go_on(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        loop {
+            let next = if self.unsent.is_empty() {
+                receive_and_send(&self.stream, buffer, &mut self.unsent)?
+            } else {
+                send_rest(&self.stream, &mut self.unsent)?
+            };
+            if next != Next::Readable {
+                return Ok(next);
             }
         }
     }
+}
+
+pub fn mio(listener: TcpListener) -> Outcome<()> {
+    use mio::net::TcpListener;
+    use mio::{Events, Interest, Poll, Token};
+
     const LISTENER: Token = Token(usize::MAX);
     listener.set_nonblocking(true)?;
     let mut listener = TcpListener::from_std(listener);
     let mut poll = Poll::new()?;
     poll.registry()
         .register(&mut listener, LISTENER, Interest::READABLE)?;
-    let mut clients: Vec<Option<Client>> = Vec::new();
+    let mut clients: Vec<Option<MioClient>> = Vec::new();
     let mut free = Vec::new();
     let mut buffer = vec![0; BUFFER];
     let mut events = Events::with_capacity(128);
@@ -255,7 +259,7 @@ pub fn mio(listener: TcpListener) -> Outcome<()> {
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     poll.registry().register(&mut stream, Token(key), interest)?;
                     let unsent = Vec::new();
-                    clients[key] = Some(Client { stream, unsent });
+                    clients[key] = Some(MioClient { stream, unsent });
                 }
                 continue;
             }
@@ -275,72 +279,67 @@ pub fn mio(listener: TcpListener) -> Outcome<()> {
     }
 }
 
-pub fn calloop(listener: TcpListener) -> Outcome<()> {
-    use calloop::generic::Generic;
-    use calloop::{EventLoop, EventSource, Interest, Mode, Poll, PostAction, Readiness, Token, TokenFactory};
-    use std::cell::RefCell;
-    use std::rc::Rc;
+/// A source of its own, because it changes what it waits for.
+struct CalloopClient {
+    stream: Generic<TcpStream>,
+    buffer: Rc<RefCell<Vec<u8>>>,
+    unsent: Vec<u8>,
+}
+impl EventSource for CalloopClient {
+    type Event = ();
+    type Metadata = ();
+    type Ret = ();
+    type Error = io::Error;
 
-    /// A source of its own, because it changes what it waits for.
-    struct Client {
-        stream: Generic<TcpStream>,
-        buffer: Rc<RefCell<Vec<u8>>>,
-        unsent: Vec<u8>,
-    }
-    impl EventSource for Client {
-        type Event = ();
-        type Metadata = ();
-        type Ret = ();
-        type Error = io::Error;
-
-        fn process_events<F: FnMut((), &mut ())>(
-            &mut self,
-            readiness: Readiness,
-            token: Token,
-            _: F,
-        ) -> io::Result<PostAction> {
-            let (buffer, unsent) = (&mut self.buffer.borrow_mut(), &mut self.unsent);
-            let waiting = !unsent.is_empty();
-            let action = self.stream.process_events(readiness, token, |_, stream| {
-                let stream: &TcpStream = stream;
-                let outcome = if waiting {
-                    send_rest(stream, unsent)
-                } else {
-                    receive_and_send(stream, buffer, unsent)
-                };
-                match outcome {
-                    Ok(Next::Closed) => Ok(PostAction::Remove),
-                    Err(error) if !is_for_later(&error) => Ok(PostAction::Remove),
-                    _ => Ok(PostAction::Continue),
-                }
-            })?;
-            if action == PostAction::Continue && self.unsent.is_empty() == waiting {
-                self.stream.interest = if waiting { Interest::READ } else { Interest::WRITE };
-                return Ok(PostAction::Reregister);
+    fn process_events<F: FnMut((), &mut ())>(
+        &mut self,
+        readiness: Readiness,
+        token: Token,
+        _: F,
+    ) -> io::Result<PostAction> {
+        let (buffer, unsent) = (&mut self.buffer.borrow_mut(), &mut self.unsent);
+        let waiting = !unsent.is_empty();
+        let action = self.stream.process_events(readiness, token, |_, stream| {
+            let stream: &TcpStream = stream;
+            let outcome = if waiting {
+                send_rest(stream, unsent)
+            } else {
+                receive_and_send(stream, buffer, unsent)
+            };
+            match outcome {
+                Ok(Next::Closed) => Ok(PostAction::Remove),
+                Err(error) if !is_for_later(&error) => Ok(PostAction::Remove),
+                _ => Ok(PostAction::Continue),
             }
-            Ok(action)
+        })?;
+        if action == PostAction::Continue && self.unsent.is_empty() == waiting {
+            self.stream.interest = if waiting { Interest::READ } else { Interest::WRITE };
+            return Ok(PostAction::Reregister);
         }
-
-        fn register(&mut self, poll: &mut Poll, tokens: &mut TokenFactory) -> calloop::Result<()> {
-            self.stream.register(poll, tokens)
-        }
-
-        fn reregister(&mut self, poll: &mut Poll, tokens: &mut TokenFactory) -> calloop::Result<()> {
-            self.stream.reregister(poll, tokens)
-        }
-
-        fn unregister(&mut self, poll: &mut Poll) -> calloop::Result<()> {
-            self.stream.unregister(poll)
-        }
+        Ok(action)
     }
 
-    let mut event_loop = EventLoop::<()>::try_new()?;
+    fn register(&mut self, poll: &mut calloop::Poll, tokens: &mut TokenFactory) -> calloop::Result<()> {
+        self.stream.register(poll, tokens)
+    }
+
+    fn reregister(&mut self, poll: &mut calloop::Poll, tokens: &mut TokenFactory) -> calloop::Result<()> {
+        self.stream.reregister(poll, tokens)
+    }
+
+    fn unregister(&mut self, poll: &mut calloop::Poll) -> calloop::Result<()> {
+        self.stream.unregister(poll)
+    }
+}
+
+pub fn calloop(listener: TcpListener) -> Outcome<()> {
+    let mut event_loop = calloop::EventLoop::<()>::try_new()?;
     listener.set_nonblocking(true)?;
     let (handle, buffer) = (event_loop.handle(), Rc::new(RefCell::new(vec![0; BUFFER])));
     let source = Generic::new(listener, Interest::READ, Mode::Level);
-    let accept = move |_, listener: &mut calloop::generic::NoIoDrop<TcpListener>, _: &mut ()| {
+    let accept = move |_, listener: &mut NoIoDrop<TcpListener>, _: &mut ()| {
         while let Some(stream) = accepted(listener)? {
-            let client = Client {
+            let client = CalloopClient {
                 stream: Generic::new(stream, Interest::READ, Mode::Level),
                 buffer: buffer.clone(),
                 unsent: Vec::new(),
