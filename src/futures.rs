@@ -303,7 +303,7 @@ impl<T: 'static> Future<T> {
             return Poll::Ready(Err(error.into()));
         }
         if !state.done() {
-            if inside.is_none() && state.event_loop.is_awaited_on_another(cx.waker()) {
+            if inside.is_none() && state.event_loop.another_is_stepping() {
                 return Poll::Ready(Err(RuntimeError::OtherLoop.into()));
             }
             self.end_registration();

@@ -15,7 +15,6 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{Clock, Idle};
@@ -191,10 +190,10 @@ impl LoopHandle {
         self.core.closed.get()
     }
 
-    /// Whether this is the waker of a task that is being stepped on another loop.
-    pub(crate) fn is_awaited_on_another(&self, waker: &Waker) -> bool {
+    /// Whether a task is being stepped on another loop.
+    pub(crate) fn another_is_stepping(&self) -> bool {
         let running = get_running_loop().ok().filter(|running| !running.is_same(self));
-        running.is_some_and(|running| running.core.stepping_with(waker).is_some())
+        running.is_some_and(|running| running.core.stepping().is_some())
     }
 
     pub(crate) fn is_same(&self, other: &LoopHandle) -> bool {

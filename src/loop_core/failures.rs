@@ -11,7 +11,8 @@ use crate::hooks::{ExceptionContext, say};
 impl LoopHandle {
     /// Sets what is called with every failure that nobody is there to catch: a panic in a
     /// callback, a failed future or task that nobody looked at, a task destroyed while pending
-    /// (`loop.set_exception_handler`). If the handler panics, the default one reports that.
+    /// (`loop.set_exception_handler`). If the handler panics, the default one reports that. Closing
+    /// the loop drops it; one that is set afterwards, and holds a handle of the loop, stays for ever.
     pub fn set_exception_handler(&self, handler: impl Fn(&LoopHandle, &ExceptionContext) + 'static) {
         let old = self.core.hooks.set(Some(Rc::new(handler)));
         drop(old);
