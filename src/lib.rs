@@ -177,6 +177,7 @@
 //! | `Queue`, `LifoQueue`, `PriorityQueue` | the same | `queues.rs` |
 //! | `contextvars`: `ContextVar`, `Context`, `copy_context` | [`ContextVar`], [`Context`], [`copy_context`] | `contexts.rs` |
 //! | `sleep` | [`sleep()`](sleep()) | `sleep.rs` |
+//! | `sleep(0)` | `sleep(Duration::ZERO)`, or [`yield_now`] | `sleep.rs` |
 //! | a loop of `sleep` or of `call_later` | [`interval`], [`call_every`](LoopHandle::call_every) | `intervals.rs` |
 //! | `get_running_loop` | [`get_running_loop`] | `loop_core.rs` |
 //! | `selectors`, `fileobj`, `_process_io_events` | the selector, [`Source<T>`] | `selector.rs` |
@@ -253,7 +254,7 @@ pub use queues::{
 pub use runners::{Runner, run};
 pub use scopes::CancelScope;
 pub use selector::source::{Pollable, Source};
-pub use sleep::sleep;
+pub use sleep::{YieldNow, sleep, yield_now};
 pub use sockets::Accept;
 pub use taskgroups::TaskGroup;
 pub use tasks::{AnyTask, Task, TaskBuilder, all_tasks, create_task, current_task};

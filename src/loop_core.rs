@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Idle};
 use crate::contexts::{self, Context};
-use crate::errors::{Exception, Result, RuntimeError};
+use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::handles::{Callback, Handle, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
 use crate::ready::Job;
@@ -65,6 +65,17 @@ pub fn get_running_loop() -> Result<LoopHandle> {
         .ok()
         .flatten()
         .ok_or_else(|| RuntimeError::NoRunningLoop.into())
+}
+
+/// The cancellation that is due in the task that is being stepped, for an await that is no future of
+/// the loop.
+pub(crate) fn take_cancellation() -> Option<CancelledError> {
+    let taken = RUNNING.try_with(|running| {
+        let running = running.borrow();
+        let stepping = running.as_ref()?.core.stepping()?;
+        stepping.take_cancellation()
+    });
+    taken.ok().flatten()
 }
 
 /// In a destructor at the end of the thread there is no running loop, though one may run.

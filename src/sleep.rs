@@ -1,13 +1,16 @@
 //! `sleep`: a future and the timer that completes it.
 
 use std::cell::RefCell;
+use std::future::Future as StdFuture;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::errors::{CancelledError, RuntimeError};
+use crate::errors::{CancelledError, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, TimerHandle};
-use crate::loop_core::{Kept, LoopHandle, get_running_loop};
+use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation};
 use crate::ready::Runnable;
 
 struct Sleep {
@@ -150,5 +153,56 @@ pub fn sleep(delay: Duration) -> Future<()> {
     match get_running_loop() {
         Ok(event_loop) => event_loop.sleep(delay),
         Err(error) => Future::failed(&LoopHandle::closed(), error),
+    }
+}
+
+/// A bare yield: everything else that is ready gets its turn, once. It is `sleep(Duration::ZERO)`
+/// (`asyncio.sleep(0)`) without a future of the loop, and so without an allocation; the tick in which
+/// the task goes on is the same, and so is cancellation.
+///
+/// It can also be awaited in another executor, which is then woken at once.
+///
+/// ```
+/// use miniloop::{EventLoop, create_task, yield_now};
+/// use std::{cell::RefCell, rc::Rc};
+///
+/// let event_loop = EventLoop::new()?;
+/// let seen = Rc::new(RefCell::new(String::new()));
+/// let log = seen.clone();
+/// event_loop.run_until_complete(async move {
+///     let other = log.clone();
+///     let task = create_task(async move { Ok(other.borrow_mut().push('b')) });
+///     log.borrow_mut().push('a');
+///     yield_now().await?;
+///     log.borrow_mut().push('c');
+///     task.await
+/// })?;
+/// assert_eq!(*seen.borrow(), "abc");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn yield_now() -> YieldNow {
+    YieldNow { yielded: false }
+}
+
+/// The awaitable that [`yield_now`] makes.
+#[derive(Debug)]
+#[must_use = "it yields when it is awaited"]
+pub struct YieldNow {
+    yielded: bool,
+}
+
+impl StdFuture for YieldNow {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if !self.yielded {
+            self.yielded = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(match take_cancellation() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        })
     }
 }

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use miniloop::{EventLoop, FakeClock, Source};
+use miniloop::{EventLoop, FakeClock, Source, yield_now};
 
 /// The system's allocator, which counts for each thread.
 struct Counting;
@@ -154,6 +154,22 @@ fn a_task_that_awaits_a_future_of_the_loop_needs_no_waker_of_its_own() {
 }
 
 /// Connected sources without a socket each: a duplicate of one socket will do for counting.
+#[test]
+fn a_bare_yield_allocates_nothing() {
+    let event_loop = warm_loop();
+    let yielding = |rounds: usize| {
+        let task = event_loop.create_task(async move {
+            for _ in 0..rounds {
+                yield_now().await?;
+            }
+            Ok(())
+        });
+        allocations(|| event_loop.run_until_complete(task).unwrap())
+    };
+    yielding(2);
+    assert_eq!(yielding(MANY), yielding(2));
+}
+
 #[cfg(unix)]
 fn idle_sources(count: usize) -> Vec<Source<std::os::unix::net::UnixStream>> {
     let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -26,6 +26,8 @@ mod long_chains;
 mod messages;
 #[path = "tasks/sleeping.rs"]
 mod sleeping;
+#[path = "tasks/yielding.rs"]
+mod yielding;
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -201,7 +201,7 @@ fn the_destructor_of_an_item_uses_the_queue() {
     assert_eq!(count.get(), 1);
 
     let putter = queue.clone().put(item(&queue));
-    let task = event_loop.create_task(async move { Ok(putter.await?) });
+    let task = event_loop.create_task(putter);
     settle(&event_loop);
     task.cancel();
     settle(&event_loop);
