@@ -8,6 +8,8 @@ mod support;
 
 #[path = "taskgroups/branches.rs"]
 mod branches;
+#[path = "taskgroups/builders.rs"]
+mod builders;
 #[path = "taskgroups/cancelled_from_outside.rs"]
 mod cancelled_from_outside;
 #[path = "taskgroups/errors.rs"]

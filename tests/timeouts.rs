@@ -15,6 +15,8 @@ mod left_in_the_middle;
 mod misuse;
 #[path = "timeouts/nested.rs"]
 mod nested;
+#[path = "timeouts/other_wakers.rs"]
+mod other_wakers;
 #[path = "timeouts/rescheduled.rs"]
 mod rescheduled;
 #[path = "timeouts/waiting_for.rs"]

@@ -5,9 +5,9 @@ use std::pin::pin;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, join, select_biased};
 
-use miniloop::{TaskGroup, create_task};
+use miniloop::{Result, TaskGroup, create_task, timeout};
 
-use crate::common::{outcome, word, yields};
+use crate::common::{Trace, outcome, word, yields};
 use crate::play::{nap, noted_nap, now, play, requests, secs, this_loop};
 use crate::{child, fail_after, push_end};
 
@@ -206,4 +206,50 @@ fn the_group_that_lost_a_select_has_its_children_cancelled() {
         noted_nap(&trace, "main", 1).await
     });
     assert_eq!(lines, ["1", "a:cancelled@1", "main:slept@2"]);
+}
+
+/// A group whose child fails when it is cancelled, a second later.
+async fn failing_group(trace: Trace) -> Result<()> {
+    let group = TaskGroup::new();
+    let body = async {
+        group.create_task(child(trace, "child", 60, 1, Some("x")))?;
+        nap(60).await
+    };
+    group.run(body).await
+}
+
+#[test]
+fn one_request_interrupts_the_branch_beside_a_failing_group_once() {
+    for by_timeout in [false, true] {
+        let lines = play(|trace| async move {
+            let log = trace.clone();
+            let branches = async move {
+                let beside = child(log.clone(), "beside", 60, 3, None);
+                let (group, beside) = join!(failing_group(log.clone()), beside);
+                log.push(word(&group.unwrap_err()));
+                beside
+            };
+            if by_timeout {
+                trace.push(outcome(timeout(secs(1)).run(branches)).await);
+            } else {
+                let task = create_task(branches);
+                nap(1).await?;
+                task.cancel();
+                trace.push(outcome(task).await);
+            }
+            Ok(())
+        });
+        assert_eq!(
+            lines,
+            [
+                "beside:cancelled@1",
+                "child:cancelled@1",
+                "child-cleanup:slept@2",
+                "beside-cleanup:slept@4",
+                "group(error:x)",
+                if by_timeout { "timeout" } else { "cancelled" },
+            ],
+            "by a timeout: {by_timeout}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The task that runs the group is cancelled, at each moment.
 
-use miniloop::{CancelledError, Result, Task, TaskGroup, create_task};
+use miniloop::{CancelledError, Result, Task, TaskGroup, create_task, gather};
 
 use crate::common::{Boom, Trace, outcome, ticks, yields};
 use crate::play::{nap, noted_nap, now, play, secs, this_loop, this_task};
@@ -341,4 +341,42 @@ fn a_body_that_waits_for_something_foreign_is_dropped_with_its_task_and_the_chil
         lines,
         ["a:cancelled@1", "cancelled@1 requests:1", "a-cleanup:slept@3"]
     );
+}
+
+#[test]
+fn pending_when_the_group_is_entered_it_comes_again_after_errors_whatever_brought_it() {
+    for through in ["a sleep", "a task", "a gather"] {
+        let lines = play(|trace| async move {
+            let log = trace.clone();
+            let task = create_task(async move {
+                let inner = create_task(nap(60));
+                let unused = inner.clone();
+                yields(2).await?;
+                let group = TaskGroup::new();
+                this_task().cancel();
+                let body = async {
+                    group.create_task(child(log.clone(), "a", 60, 0, Some("x")))?;
+                    match through {
+                        "a sleep" => nap(60).await,
+                        "a task" => inner.await,
+                        _ => gather([inner]).await.map(drop),
+                    }
+                };
+                let ended = group.run(body).await;
+                push_end(&log, &ended);
+                // Where it was not awaited.
+                unused.cancel();
+                noted_nap(&log, "after", 5).await
+            });
+            trace.push(outcome(task).await);
+            Ok(())
+        });
+        let expected = [
+            "a:cancelled@0",
+            "group(error:x)@0 requests:1",
+            "after:cancelled@0",
+            "cancelled",
+        ];
+        assert_eq!(lines, expected, "through {through}");
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::pin::pin;
 
-use futures_util::{FutureExt, select_biased};
+use futures_util::{FutureExt, select_biased, try_join};
 
 use miniloop::{Exception, Result, RuntimeError, TaskGroup, create_task};
 
-use crate::common::{Boom, outcome, virtual_loop};
+use crate::common::{Boom, outcome, virtual_loop, yields};
 use crate::play::{nap, noted_nap, now, play, play_on, requests, secs, this_loop};
-use crate::support::{Drops, OnDrop, Reports, settle, tick};
+use crate::support::{Drops, OnDrop, Reports, settle, still_works, tick};
 use crate::{child, fail_after};
 
 /// Runs the group's body beside a nap that is shorter, and drops it then.
@@ -292,3 +292,60 @@ trait NowOrNever: Future + Unpin {
 }
 
 impl<F: Future + Unpin> NowOrNever for F {}
+
+#[test]
+fn an_error_of_the_body_that_was_over_is_reported_once() {
+    let (event_loop, _) = virtual_loop();
+    let reports = Reports::of(&event_loop);
+    event_loop
+        .run_until_complete(async {
+            let group = TaskGroup::new();
+            let body = async {
+                group.create_task(async {
+                    let slept = nap(60).await;
+                    nap(10).await?;
+                    slept
+                })?;
+                yields(2).await?;
+                Err::<(), _>(Boom("body").into())
+            };
+            run_for(5, &group, body).await?;
+            nap(60).await
+        })
+        .unwrap();
+    assert_eq!(
+        reports.take(),
+        ["Exception in a task group that was dropped: error:body"]
+    );
+    still_works(&event_loop);
+}
+
+#[test]
+fn children_that_were_cancelled_before_are_left_to_their_cleanup() {
+    let lines = play(|trace| async move {
+        let log = trace.clone();
+        let task = create_task(async move {
+            let group = TaskGroup::new();
+            let body = async {
+                group.create_task(child(log.clone(), "child", 60, 3, None))?;
+                nap(60).await
+            };
+            // Ends first, and the group is dropped with the other branch.
+            let beside = async {
+                let slept = nap(60).await;
+                nap(1).await?;
+                slept
+            };
+            try_join!(group.run(body), beside).map(drop)
+        });
+        nap(1).await?;
+        task.cancel();
+        trace.push(outcome(task).await);
+        trace.push(now());
+        nap(5).await
+    });
+    assert_eq!(
+        lines,
+        ["child:cancelled@1", "cancelled", "2", "child-cleanup:slept@4"]
+    );
+}

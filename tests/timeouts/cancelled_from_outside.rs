@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use miniloop::{CancelledError, LoopHandle, Result, Task, create_task, timeout};
+use miniloop::{CancelledError, LoopHandle, Result, Task, create_task, gather, shield, timeout};
 
 use crate::common::{Trace, outcome, word, yields};
-use crate::play::{noted_nap, now, play, requests, secs, this_loop, this_task};
+use crate::play::{nap, noted_nap, now, play, requests, secs, this_loop, this_task};
 use crate::support::raised;
 
 /// When the cancellation comes; the timeout expires after 2 s.
@@ -383,4 +383,41 @@ fn the_message_of_a_cancellation_goes_through_the_timeout() {
         assert!(task.clone().await.unwrap_err().is_cancelled());
         Ok(())
     });
+}
+
+#[test]
+fn one_from_before_the_block_beats_the_timeout_whatever_brings_it_into_the_block() {
+    for through in ["a sleep", "a task", "a shielded task", "a gather"] {
+        let lines = play(|trace| async move {
+            let log = trace.clone();
+            let task = create_task(async move {
+                let inner = create_task(nap(60));
+                yields(2).await?;
+                this_task().cancel();
+                let limit = timeout(Duration::ZERO);
+                let body = async {
+                    match through {
+                        "a sleep" => nap(60).await,
+                        "a task" => inner.await,
+                        "a shielded task" => shield(inner).await,
+                        _ => gather([inner]).await.map(drop),
+                    }
+                };
+                let ended = limit.run(body).await;
+                let how = ended.as_ref().map_or_else(word, |()| "value".into());
+                log.push(format!("{how} requests:{}", requests()));
+                ended
+            });
+            trace.push(outcome(task).await);
+            for left in this_loop().all_tasks() {
+                // The one behind the shield.
+                if left.get_name() != this_task().get_name() {
+                    left.cancel();
+                }
+            }
+            yields(2).await
+        });
+        let expected = ["cancelled requests:1", "cancelled"];
+        assert_eq!(lines, expected, "through {through}");
+    }
 }

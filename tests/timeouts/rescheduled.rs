@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use miniloop::{create_task, timeout, timeout_at};
+use miniloop::{TimeoutError, create_task, timeout, timeout_at};
 
-use crate::common::{outcome, ticks, yields};
+use crate::common::{START, outcome, ticks, virtual_loop, yields};
 use crate::play::{nap, noted_nap, now, play, requests, secs, this_loop};
+use crate::support::raised;
 
 // brief: XT-4
 #[test]
@@ -195,4 +196,22 @@ fn moving_it_ten_thousand_times_leaves_one_timer() {
         Ok(())
     });
     assert!(most.get() < 1000, "{} timers in memory", most.get());
+}
+
+#[test]
+fn moved_while_another_loop_runs_it_expires_on_its_own() {
+    let ((event_loop, clock), (other, _)) = (virtual_loop(), virtual_loop());
+    let limit = timeout(secs(5));
+    let body = limit.clone();
+    let task = event_loop.create_task(async move { body.run(nap(60)).await });
+    event_loop.run_once().unwrap();
+    let when = START + secs(10);
+    other
+        .run_until_complete(async move { Ok(limit.reschedule(when)?) })
+        .unwrap();
+    assert_eq!(other.timer_count(), 0);
+    drop(other);
+    let ended = event_loop.run_until_complete(task);
+    assert_eq!(raised::<TimeoutError, _>(ended), TimeoutError::new());
+    assert_eq!(clock.time(), when);
 }
