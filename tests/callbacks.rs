@@ -7,6 +7,8 @@ mod support;
 mod closed;
 #[path = "callbacks/dropped.rs"]
 mod dropped;
+#[path = "callbacks/handlers.rs"]
+mod handlers;
 #[path = "callbacks/panics.rs"]
 mod panics;
 #[path = "callbacks/reentry.rs"]

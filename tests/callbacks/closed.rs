@@ -302,3 +302,15 @@ fn a_logger_that_panics_is_called_again_for_the_next_refusal() {
     assert!(event_loop.call_soon(|| {}).cancelled());
     assert_eq!(lines.get(), 2);
 }
+
+#[test]
+fn an_exception_handler_that_holds_its_loop_is_dropped_when_that_is_closed() {
+    let drops = Drops::default();
+    let event_loop = EventLoop::new().unwrap();
+    let (captured, handle) = (drops.counted(), event_loop.handle());
+    event_loop.set_exception_handler(move |_, _| {
+        let _ = (&captured, &handle);
+    });
+    event_loop.close().unwrap();
+    assert_eq!(drops.count(), 1);
+}

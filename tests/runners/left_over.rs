@@ -10,6 +10,7 @@ use miniloop::{LoopHandle, Result, RuntimeError, Task, get_running_loop, run, sl
 
 use crate::HOUR;
 use crate::common::{Boom, Trace, logged, yields};
+use crate::runner::virtual_runner;
 use crate::support::{Drops, Reports, Watchdog, misuse, raised, wake_and_yield};
 
 /// Leaves a task over that waits for an hour and says what happens to it.
@@ -358,4 +359,40 @@ fn a_cleanup_that_stops_the_loop_is_finished_all_the_same() {
     });
     outcome.unwrap();
     assert_eq!(events.lines(), ["finished"]);
+}
+
+#[test]
+fn an_exception_handler_may_start_a_task_for_each_report_of_the_cleanup() {
+    for dropped in [false, true] {
+        let runner = virtual_runner();
+        let messages = Rc::new(RefCell::new(Vec::new()));
+        let heard = Rc::clone(&messages);
+        runner
+            .get_loop()
+            .set_exception_handler(move |event_loop, context| {
+                heard.borrow_mut().push(context.message.to_string());
+                assert!(heard.borrow().len() < 100, "without end");
+                event_loop.create_task(async { sleep(HOUR).await });
+            });
+        runner
+            .run(async {
+                get_running_loop()?.create_task(async {
+                    let _ = sleep(HOUR).await;
+                    Err::<(), _>(Boom("cleanup").into())
+                });
+                yields(1).await
+            })
+            .unwrap();
+        if dropped {
+            drop(runner);
+        } else {
+            runner.close().unwrap();
+        }
+        let expected = [
+            "unhandled exception during run() shutdown",
+            // The task that the handler has started for the first one.
+            "Task was destroyed but it is pending!",
+        ];
+        assert_eq!(*messages.borrow(), expected, "dropped: {dropped}");
+    }
 }
