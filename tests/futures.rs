@@ -12,6 +12,8 @@ mod support;
 mod combinators;
 #[path = "futures/foreign_wakers.rs"]
 mod foreign_wakers;
+#[path = "futures/other_loops.rs"]
+mod other_loops;
 #[path = "futures/ownership.rs"]
 mod ownership;
 #[path = "futures/values.rs"]

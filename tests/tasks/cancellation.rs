@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use miniloop::{CancelledError, EventLoop, Exception, InvalidStateError, Task, sleep};
+use miniloop::{CancelledError, EventLoop, Exception, InvalidStateError, Task, current_task, sleep};
 
 use crate::common::{Boom, Trace, pair, send, virtual_loop, yields};
 use crate::support::{Drops, Reports, nothing_is_left, raised, settle, still_works, tick};
@@ -392,4 +392,29 @@ fn a_cancelled_task_is_no_failure_to_report() {
     drop(task);
     settle(&event_loop);
     assert_eq!(reports.take(), [""; 0]);
+}
+
+#[test]
+fn a_task_that_ends_with_a_value_while_a_request_waits_ends_cancelled() {
+    let event_loop = EventLoop::new().unwrap();
+    let reports = Reports::of(&event_loop);
+    let drops = Drops::default();
+    let value = drops.counted();
+    let task = event_loop.create_task(async move {
+        assert!(current_task().unwrap().cancel());
+        Ok(value)
+    });
+    settle(&event_loop);
+    assert!(task.cancelled());
+    assert_eq!((task.cancelling(), drops.count()), (1, 1));
+    assert!(reports.take().is_empty());
+    // Taken back, it is no request any more.
+    let task = event_loop.create_task(async {
+        let task = current_task().unwrap();
+        task.cancel();
+        assert_eq!(task.uncancel(), 0);
+        Ok(1)
+    });
+    assert_eq!(event_loop.run_until_complete(task).unwrap(), 1);
+    still_works(&event_loop);
 }

@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{Either, select, try_join};
-use miniloop::{EventLoop, FakeClock, Future, Task, sleep};
+use miniloop::{EventLoop, FakeClock, Future, Task, create_task, sleep};
 
-use crate::common::{Trace, outcome, yields};
-use crate::support::{Drops, Watchdog, settle, still_works, tick, wake_and_yield};
+use crate::common::{Boom, Trace, outcome, virtual_loop, word, yields};
+use crate::support::{Drops, Reports, Watchdog, settle, still_works, tick, wake_and_yield};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -434,4 +434,39 @@ fn a_task_that_cancelled_itself_and_waits_for_nothing_of_the_loop_ends() {
     });
     settle(&event_loop);
     assert!(task.cancelled());
+}
+
+#[test]
+fn a_failure_that_a_cancellation_passes_over_is_reported() {
+    for ticks in 0..5 {
+        let (event_loop, _) = virtual_loop();
+        let reports = Reports::of(&event_loop);
+        let outcome = event_loop
+            .run_until_complete(async move {
+                let inner = create_task(async {
+                    sleep(Duration::from_secs(1)).await?;
+                    Err::<(), _>(Boom("inner").into())
+                });
+                let outer = create_task(inner.clone());
+                drop(inner);
+                sleep(Duration::from_secs(1)).await?;
+                yields(ticks).await?;
+                outer.cancel();
+                let outcome = word(&outer.await.unwrap_err());
+                yields(3).await?;
+                Ok(outcome)
+            })
+            .unwrap();
+        let seen = (outcome.as_str(), reports.take());
+        // Cancelled while it slept, as its failure arrives, or when all was over.
+        let expected = match ticks {
+            0 => ("cancelled", vec![]),
+            1 => (
+                "cancelled",
+                vec!["Task exception was never retrieved: error:inner".to_owned()],
+            ),
+            _ => ("error:inner", vec![]),
+        };
+        assert_eq!(seen, expected, "after {ticks} ticks");
+    }
 }

@@ -246,3 +246,28 @@ fn two_may_wait_for_the_same_things() {
     assert_eq!(raised::<Boom, _>(done[0].result()), Boom("zero"));
     assert_eq!(done[1].result().unwrap(), 1);
 }
+
+#[test]
+fn a_task_of_any_type_of_another_loop_is_refused() {
+    let _watchdog = Watchdog::start();
+    let ((event_loop, _), (other, _)) = (virtual_loop(), virtual_loop());
+    let foreign = other.create_task(async { Ok(()) }).to_any();
+    for with_own in [false, true] {
+        let foreign = foreign.clone();
+        let refused = event_loop.run_until_complete(async move {
+            let mut tasks = vec![foreign];
+            if with_own {
+                tasks.push(create_task(nap(60)).to_any());
+            }
+            wait(tasks, None, ReturnWhen::AllCompleted).await.map(drop)
+        });
+        assert_eq!(
+            misuse(refused),
+            RuntimeError::OtherLoop,
+            "with its own: {with_own}"
+        );
+    }
+    settle(&other);
+    assert!(foreign.done(), "it was not touched");
+    still_works(&event_loop);
+}
