@@ -5,6 +5,8 @@ mod support;
 
 #[path = "queues/cancelling.rs"]
 mod cancelling;
+#[path = "queues/composing.rs"]
+mod composing;
 #[path = "queues/dropping.rs"]
 mod dropping;
 #[path = "queues/like_asyncio.rs"]

@@ -2,14 +2,16 @@
 //! use context variables themselves.
 
 use std::cell::RefCell;
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use miniloop::{Context, ContextVar, copy_context, create_task, get_running_loop, sleep};
+use miniloop::{Context, ContextVar, Result, copy_context, create_task, get_running_loop, sleep};
 
 use super::common::{Trace, raise, virtual_loop, yields};
 use super::isolated;
-use super::support::{Drops, OnDrop, Reports, still_works, tick};
+use super::support::{Drops, OnDrop, Reports, settle, still_works, tick};
 
 /// A value of which the drop of the last clone is counted.
 type Counted = Rc<super::support::Counted>;
@@ -293,4 +295,94 @@ fn a_task_whose_values_panic_when_dropped_ends_as_it_ended() {
         assert_eq!(reports.take().len(), 1);
         still_works(&event_loop);
     });
+}
+
+// brief: XT-16
+#[test]
+fn a_value_that_panics_is_not_held_by_a_sleep_and_strands_nobody() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            raise("value");
+        }
+    }
+    static VAR: ContextVar<Rc<Panics>> = ContextVar::new("var");
+    for dropped in [false, true] {
+        isolated(|| {
+            let (event_loop, _) = virtual_loop();
+            let reports = Reports::of(&event_loop);
+            let handle = event_loop.handle();
+            let context = Context::new();
+            let sleeping = context
+                .run(|| {
+                    VAR.set(Rc::new(Panics));
+                    handle.sleep(Duration::from_secs(10))
+                })
+                .unwrap();
+            let dropped_with_context = catch_unwind(AssertUnwindSafe(|| drop(context)));
+            assert!(dropped_with_context.is_err(), "a sleep holds no values");
+            let task = event_loop.create_task(async move {
+                if dropped {
+                    drop(sleeping);
+                    return yields(1).await;
+                }
+                sleeping.await
+            });
+            tick(&event_loop);
+            assert!(task.cancel());
+            settle(&event_loop);
+            assert!(task.cancelled(), "it was dropped: {dropped}");
+            assert!(reports.take().is_empty());
+            still_works(&event_loop);
+        });
+    }
+}
+
+static NUMBER: ContextVar<u32> = ContextVar::new("number");
+
+/// Leaves `NAME:VALUE` when it is dropped.
+fn looks_around(trace: &Trace, name: &'static str) -> OnDrop<impl FnOnce() + use<>> {
+    let trace = trace.clone();
+    OnDrop::new(move || {
+        trace.push(format!("{name}:{:?}", NUMBER.get()));
+    })
+}
+
+// brief: XT-16
+#[test]
+fn what_a_coroutine_holds_sees_its_values_when_it_is_dropped_where_it_is() {
+    for closed in [false, true] {
+        let lines = isolated(|| {
+            let (event_loop, _) = virtual_loop();
+            let (trace, reports) = (Trace::new(), Reports::of(&event_loop));
+            let log = trace.clone();
+            let begun = event_loop.create_task(async move {
+                NUMBER.set(3);
+                let _looks = looks_around(&log, "local");
+                pending::<Result<()>>().await
+            });
+            settle(&event_loop);
+            NUMBER.set(4);
+            let looks = looks_around(&trace, "capture");
+            let new = event_loop.create_task(async move {
+                let _looks = looks;
+                pending::<Result<()>>().await
+            });
+            NUMBER.set(5);
+            if closed {
+                event_loop.close().unwrap();
+                assert_eq!(reports.take(), ["2 tasks were destroyed but they are pending!"]);
+            } else {
+                begun.cancel();
+                new.cancel();
+                settle(&event_loop);
+                assert!(begun.cancelled() && new.cancelled());
+            }
+            assert_eq!(NUMBER.get(), Some(5));
+            let mut lines = trace.lines();
+            lines.sort();
+            lines
+        });
+        assert_eq!(lines, ["capture:Some(4)", "local:Some(3)"], "closed: {closed}");
+    }
 }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-use miniloop::{Context, ContextVar, EventLoop, LoopHandle, Result, copy_context};
+use miniloop::{Context, ContextVar, EventLoop, LoopHandle, Result, copy_context, get_running_loop};
 
-use super::common::{Trace, pair, raise, run_for, send, stopper, virtual_loop};
+use super::common::{Trace, pair, raise, run_for, send, stopper, virtual_loop, yields};
 use super::isolated;
 use super::support::{Reports, misuse, settle, still_works, tick};
 
@@ -318,4 +318,26 @@ fn a_loop_that_is_run_inside_a_context_schedules_with_it() {
     tick(&event_loop);
     assert_eq!(trace.lines(), ["inside:1", "outside:none"]);
     assert_eq!(context.get(&VAR), Some(1));
+}
+
+// brief: XT-16
+#[test]
+fn a_threadsafe_call_from_the_loop_s_own_thread_sees_the_values_of_its_caller() {
+    let lines = played(|event_loop, trace| {
+        let [soon, threadsafe] = [(); 2].map(|()| {
+            let log = trace.clone();
+            move || log.push(format!("{:?}", VAR.get()))
+        });
+        event_loop
+            .run_until_complete(async move {
+                let handle = get_running_loop()?;
+                VAR.set(7);
+                handle.call_soon(soon);
+                handle.threadsafe_handle().call_soon_threadsafe(threadsafe)?;
+                VAR.set(8);
+                yields(2).await
+            })
+            .unwrap();
+    });
+    assert_eq!(lines, ["Some(7)", "Some(7)"]);
 }

@@ -378,3 +378,27 @@ fn a_huge_period_saturates_and_is_never_called() {
     assert!(trace.lines().is_empty());
     interval.cancel();
 }
+
+// brief: XT-13
+#[test]
+fn a_huge_period_on_a_clock_that_jumps_ends_at_the_end_of_time() {
+    let _watchdog = Watchdog::start();
+    for missed in ALL {
+        let (event_loop, _) = virtual_loop();
+        let (trace, drops) = (Trace::new(), Drops::default());
+        let (called, held) = (trace.mark("called"), drops.counted());
+        let interval = event_loop.call_every(Duration::MAX, move || {
+            let _ = &held;
+            called();
+        });
+        interval.set_missed_ticks(missed);
+        event_loop.run_once().unwrap();
+        for _ in 0..20 {
+            tick(&event_loop);
+        }
+        assert!(trace.lines().len() <= 1, "{:?}", trace.lines());
+        assert!(interval.cancelled());
+        assert_eq!((drops.count(), event_loop.timer_count()), (1, 0));
+        nothing_is_left(&event_loop);
+    }
+}
