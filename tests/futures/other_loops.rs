@@ -1,5 +1,7 @@
 //! Futures and tasks that are awaited on another loop than theirs.
 
+use futures_util::future::join_all;
+
 use miniloop::RuntimeError;
 
 use crate::common::{Boom, state, virtual_loop};
@@ -40,4 +42,19 @@ fn one_that_is_done_gives_what_it_has_on_any_loop() {
         value.await
     });
     assert_eq!(got.unwrap(), 3);
+}
+
+#[test]
+fn one_polled_with_another_waker_than_the_task_s_is_refused_as_well() {
+    let _watchdog = Watchdog::start();
+    let ((event_loop, _), (other, _)) = (virtual_loop(), virtual_loop());
+    // Above thirty `join_all` polls with wakers of its own.
+    let all = [(); 31].map(|()| other.create_future::<()>());
+    let awaited = all.clone();
+    let ended = event_loop.run_until_complete(async move { Ok(join_all(awaited).await) });
+    for refused in ended.unwrap() {
+        assert_eq!(misuse(refused), RuntimeError::OtherLoop);
+    }
+    assert!(all.iter().all(|future| !future.done()));
+    still_works(&event_loop);
 }
