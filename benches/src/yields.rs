@@ -24,7 +24,6 @@ pub static TRIAL: Trial = Trial {
     warm_up: true,
     goals: &[
         Goal::new(MINILOOP, "`sleep(0)`", 4.0),
-        #[cfg(feature = "yield_now")]
         Goal::new("miniloop yield_now", "`yield_now()`", 2.7),
     ],
     entries: &[
@@ -32,7 +31,6 @@ pub static TRIAL: Trial = Trial {
         Entry::new(MINILOOP, |count| {
             miniloop(count, async || miniloop::sleep(Duration::ZERO).await)
         }),
-        #[cfg(feature = "yield_now")]
         Entry::new("miniloop yield_now", |count| {
             miniloop(count, async || miniloop::yield_now().await)
         }),
