@@ -72,8 +72,7 @@ pub fn get_running_loop() -> Result<LoopHandle> {
 pub(crate) fn take_cancellation() -> Option<CancelledError> {
     let taken = RUNNING.try_with(|running| {
         let running = running.borrow();
-        let stepping = running.as_ref()?.core.stepping()?;
-        stepping.take_cancellation()
+        running.as_ref()?.core.take_cancellation_of_step()
     });
     taken.ok().flatten()
 }

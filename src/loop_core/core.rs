@@ -339,6 +339,12 @@ impl Core {
             .is_some_and(|stepping| stepping.task.address() == task)
     }
 
+    /// The cancellation that is due in the task that is being stepped.
+    pub(super) fn take_cancellation_of_step(&self) -> Option<CancelledError> {
+        // No code of a user's runs in there.
+        self.stepping.borrow().as_ref()?.task.take_cancellation()
+    }
+
     /// The task that is being stepped, whoever polls inside it.
     pub(crate) fn stepping(&self) -> Option<Rc<dyn Stepper>> {
         let stepping = self.stepping.borrow();

@@ -186,7 +186,14 @@ impl TaskPart {
     }
 
     /// The task has been stepped: what it still waits for may have counted on that.
+    #[inline]
     pub(super) fn tell_waits_of_step(&self) {
+        if !self.waits.borrow().is_empty() {
+            self.tell_waits();
+        }
+    }
+
+    fn tell_waits(&self) {
         // A copy, for whoever is told may leave the list; mostly it is of one.
         let mut told = Few::None;
         for wait in self.waits.borrow().as_slice() {

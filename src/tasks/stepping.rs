@@ -154,8 +154,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     /// Puts a step in the ready queue, if there is none.
     fn schedule(self: Rc<Self>) {
         if !self.part().scheduled.replace(true) {
-            let event_loop = self.event_loop().clone();
-            event_loop.core.schedule_step(self);
+            self.event_loop().core.schedule_step(self.clone());
         }
     }
 
