@@ -1,4 +1,28 @@
-//! The timers: a heap by deadline and, for equal ones, by the order of scheduling (`_scheduled`).
+//! The timers, by deadline and, for equal ones, by the order of scheduling (`_scheduled`).
+//!
+//! asyncio has one heap. A large heap is slow: each of its steps misses the processor's cache.
+//! So only the timers that come next are in a heap here, a small one. The later ones wait in
+//! blocks, each for a span of time of its own; inside a block they are in no order.
+//!
+//! ```text
+//!            fresh                next                     later
+//!        (just armed)           (a heap)   (blocks, the nearest is the last of them)
+//!             |                0 s .. 3 s      3 s .. 9 s   9 s .. 40 s   40 s ..
+//!             +---------------------^---------------^------------^-----------^
+//!                    where its deadline belongs, when the loop looks
+//! ```
+//!
+//! * A new timer goes to `fresh`, at the price of a push. Many (a timeout around something quick)
+//!   are cancelled before the loop looks at its timers again, at the price of a pop.
+//! * When the loop looks, the fresh timers are placed. A block that has more than `ROOM` then is
+//!   parted at its median, and so is the heap: its later half becomes the nearest block.
+//! * When the heap is used up, the nearest block becomes the heap.
+//! * The callback is in a slot, found by the key. Cancelling empties the slot and leaves the
+//!   entry behind, whose key leads nowhere now. When there are too many such entries, each further
+//!   cancelling sweeps a few places, in rotation, until there are not.
+//!
+//! So a timer is moved a few times between its arming and its firing, and never among more than
+//! `ROOM` others: no single call takes long, however many timers there are.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,31 +32,40 @@ use slotmap::SlotMap;
 
 use crate::handles::{Callback, TimerKey};
 
-/// Cancelled entries are left in the heap until they come up, or until they are more than these
-/// and more than half of it (asyncio's rule): so cancelling is cheap and memory stays bounded.
-const DEAD_ENTRIES_KEPT: usize = 64;
+/// How many entries `fresh`, the heap and each block may have.
+const ROOM: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<Entry>>,
-    slots: SlotMap<TimerKey, Slot>,
+    /// The callbacks, also those of due timers, which have no entry any more.
+    slots: SlotMap<TimerKey, Callback>,
+    fresh: Vec<Entry>,
+    /// Sooner than all of `later`.
+    next: BinaryHeap<Entry>,
+    /// The farthest first.
+    later: Vec<Block>,
+    /// How many entries there are in these three.
+    entries: usize,
     scheduled: u64,
-    /// How many entries of the heap are not cancelled.
-    live: usize,
+    /// The block to be swept next.
+    to_sweep: usize,
 }
 
-/// Ordered by its fields in turn: callbacks are never compared.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+/// Ordered by its fields in turn: callbacks are never compared. Reversed, for a heap gives out the
+/// greatest.
+type Entry = Reverse<(Turn, TimerKey)>;
+
+/// The place of a timer in the order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
     deadline: u64,
     sequence: u64,
-    key: TimerKey,
 }
 
-struct Slot {
-    callback: Callback,
-    /// It has left the heap and waits in the ready queue, where it can still be cancelled.
-    due: bool,
+struct Block {
+    /// The first turn that belongs here; the last one is before the next block's first.
+    from: Turn,
+    entries: Vec<Entry>,
 }
 
 /// Nanoseconds; what is too far away (584 years) saturates.
@@ -42,55 +75,50 @@ fn nanoseconds(time: Duration) -> u64 {
 
 impl Timers {
     pub(crate) fn add(&mut self, when: Duration, callback: Callback) -> TimerKey {
-        let key = self.slots.insert(Slot { callback, due: false });
-        self.heap.push(Reverse(Entry {
+        let turn = Turn {
             deadline: nanoseconds(when),
             sequence: self.scheduled,
-            key,
-        }));
+        };
         self.scheduled += 1;
-        self.live += 1;
+        let key = self.slots.insert(callback);
+        self.fresh.push(Reverse((turn, key)));
+        self.entries += 1;
+        if self.fresh.len() == ROOM {
+            self.place_fresh();
+        }
         key
     }
 
     /// Takes the callback out, to be dropped by the caller; `None` if it has run or was cancelled.
     pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Callback> {
-        let slot = self.slots.remove(key)?;
-        if !slot.due {
-            self.live -= 1;
-            let dead = self.heap.len() - self.live;
-            if dead > DEAD_ENTRIES_KEPT && dead > self.live {
-                let slots = &self.slots;
-                self.heap.retain(|Reverse(entry)| slots.contains_key(entry.key));
-            }
+        let callback = self.slots.remove(key)?;
+        if self.fresh.pop_if(|Reverse((_, newest))| *newest == key).is_some() {
+            self.entries -= 1;
         }
-        Some(slot.callback)
+        self.sweep_if_needed();
+        Some(callback)
     }
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&mut self) -> Option<Duration> {
-        while let Some(Reverse(entry)) = self.heap.peek() {
-            if self.slots.contains_key(entry.key) {
-                return Some(Duration::from_nanos(entry.deadline));
+        while let Some((turn, key)) = self.soonest() {
+            if self.slots.contains_key(key) {
+                return Some(Duration::from_nanos(turn.deadline));
             }
-            self.heap.pop();
+            self.drop_soonest();
         }
         None
     }
 
-    /// Takes the next timer that is due out of the heap; it keeps its callback until it runs.
+    /// Takes the entry of the next timer that is due out; it keeps its callback until it runs.
     pub(crate) fn next_due(&mut self, now: Duration) -> Option<TimerKey> {
         let now = nanoseconds(now);
-        while self
-            .heap
-            .peek()
-            .is_some_and(|Reverse(entry)| entry.deadline <= now)
+        while let Some((turn, key)) = self.soonest()
+            && turn.deadline <= now
         {
-            let Reverse(entry) = self.heap.pop()?;
-            if let Some(slot) = self.slots.get_mut(entry.key) {
-                slot.due = true;
-                self.live -= 1;
-                return Some(entry.key);
+            self.drop_soonest();
+            if self.slots.contains_key(key) {
+                return Some(key);
             }
         }
         None
@@ -98,28 +126,118 @@ impl Timers {
 
     /// The callback of a timer that is due, to be run now; `None` if it was cancelled meanwhile.
     pub(crate) fn take(&mut self, key: TimerKey) -> Option<Callback> {
-        self.slots.remove(key).map(|slot| slot.callback)
+        let callback = self.slots.remove(key);
+        self.sweep_if_needed();
+        callback
     }
 
+    /// Whether there is no timer that has not been run or cancelled.
     pub(crate) fn is_empty(&self) -> bool {
-        self.live == 0
+        self.slots.is_empty()
     }
 
     /// How many entries there are in memory, the cancelled ones included.
     pub(crate) fn entries(&self) -> usize {
-        self.heap.len()
+        self.entries
     }
 
     /// Every callback there is, for the loop that closes.
     pub(crate) fn take_all(&mut self) -> Vec<Callback> {
-        self.heap.clear();
-        self.live = 0;
-        self.slots.drain().map(|(_, slot)| slot.callback).collect()
+        self.fresh.clear();
+        self.next.clear();
+        self.later.clear();
+        self.entries = 0;
+        self.slots.drain().map(|(_, callback)| callback).collect()
+    }
+
+    /// The first entry in the order, which may be a cancelled one.
+    fn soonest(&mut self) -> Option<(Turn, TimerKey)> {
+        self.place_fresh();
+        if self.next.is_empty() {
+            // Not the block's own memory: the heap's has grown to the right size.
+            self.next.extend(self.later.pop()?.entries);
+        }
+        self.next.peek().map(|Reverse(entry)| *entry)
+    }
+
+    fn drop_soonest(&mut self) {
+        self.next.pop();
+        self.entries -= 1;
+    }
+
+    fn place_fresh(&mut self) {
+        while let Some(entry) = self.fresh.pop() {
+            let turn = entry.0.0;
+            let index = self.later.partition_point(|block| block.from > turn);
+            if let Some(block) = self.later.get_mut(index) {
+                block.entries.push(entry);
+                if block.entries.len() > ROOM {
+                    let later_half = part(&mut block.entries);
+                    self.later.insert(index, later_half);
+                }
+            } else {
+                self.next.push(entry);
+                if self.next.len() > ROOM {
+                    let mut entries = std::mem::take(&mut self.next).into_vec();
+                    self.later.push(part(&mut entries));
+                    self.next = entries.into();
+                }
+            }
+        }
+    }
+
+    /// Keeps the cancelled entries fewer than half of the live timers, or few: `entries` is at most
+    /// 2 * live + 64 even while the sweeping, a bounded piece at each call, catches up.
+    fn sweep_if_needed(&mut self) {
+        let enough = self.slots.len() + self.slots.len() / 2 + 32;
+        let mut looked_at = 0;
+        while self.entries > enough && looked_at < 2 * ROOM {
+            looked_at += 16 + self.sweep_one_place();
+        }
+    }
+
+    /// Sweeps a block or, after the last of them, the heap and `fresh`. Tells how many it looked at.
+    fn sweep_one_place(&mut self) -> usize {
+        let is_live = |Reverse((_, key)): &Entry| self.slots.contains_key(*key);
+        let (before, after);
+        if let Some(block) = self.later.get_mut(self.to_sweep) {
+            before = block.entries.len();
+            block.entries.retain(is_live);
+            after = block.entries.len();
+            block.entries.shrink_to(2 * after);
+            if after == 0 {
+                self.later.remove(self.to_sweep);
+            } else {
+                self.to_sweep += 1;
+            }
+        } else {
+            before = self.next.len() + self.fresh.len();
+            self.next.retain(is_live);
+            self.fresh.retain(is_live);
+            after = self.next.len() + self.fresh.len();
+            self.to_sweep = 0;
+        }
+        self.entries -= before - after;
+        before
+    }
+}
+
+/// Takes the later half away, as a block.
+fn part(entries: &mut Vec<Entry>) -> Block {
+    let middle = entries.len() / 2;
+    entries.select_nth_unstable_by_key(middle, |Reverse((turn, _))| *turn);
+    let later_half = entries.split_off(middle);
+    Block {
+        from: later_half[0].0.0,
+        entries: later_half,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::rc::Rc;
+
     use super::*;
 
     fn add(timers: &mut Timers, seconds: u64) -> TimerKey {
@@ -153,8 +271,80 @@ mod tests {
         for _ in 0..100_000 {
             let key = add(&mut timers, 3600);
             timers.cancel(key);
-            assert!(timers.entries() <= 2 + 2 * DEAD_ENTRIES_KEPT);
+            assert!(timers.entries() <= 2 + 64);
         }
+    }
+
+    #[test]
+    fn memory_follows_the_live_timers_among_many() {
+        let mut timers = Timers::default();
+        let mut keys: Vec<_> = (0..20_000).map(|number| add(&mut timers, number)).collect();
+        timers.next_deadline(); // so that they are placed
+        // The farthest first, so that whole blocks are cancelled.
+        while let Some(key) = keys.pop() {
+            timers.cancel(key);
+            assert!(timers.entries() <= 2 * keys.len() + 64);
+        }
+        assert!(timers.is_empty());
+        assert_eq!(timers.next_deadline(), None);
+        assert_eq!(timers.entries(), 0);
+    }
+
+    #[test]
+    fn timers_that_fire_leave_no_cancelled_ones_behind() {
+        let mut timers = Timers::default();
+        for number in 0..20_000 {
+            add(&mut timers, number);
+            let farther = add(&mut timers, 20_000 + number);
+            if number % 3 == 0 {
+                timers.next_deadline();
+                timers.cancel(farther);
+            }
+        }
+        for second in 0..40_000 {
+            while let Some(key) = timers.next_due(Duration::from_secs(second)) {
+                assert!(timers.take(key).is_some());
+            }
+            assert!(timers.entries() <= 2 * timers.slots.len() + 64);
+        }
+        assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_due_can_be_cancelled_until_it_runs() {
+        let mut timers = Timers::default();
+        let (first, second) = (add(&mut timers, 1), add(&mut timers, 1));
+        let now = Duration::from_secs(1);
+        assert_eq!(timers.next_due(now), Some(first));
+        assert_eq!(timers.next_due(now), Some(second));
+        assert!(timers.cancel(second).is_some());
+        assert!(timers.take(first).is_some());
+        assert!(timers.take(second).is_none());
+        assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn deadlines_that_have_passed_come_first_and_in_their_order() {
+        let mut timers = Timers::default();
+        for number in 0..3000 {
+            add(&mut timers, 10_000 + number);
+        }
+        timers.next_deadline();
+        let past: Vec<_> = [7, 5, 6, 5].map(|seconds| add(&mut timers, seconds)).into();
+        let now = Duration::from_secs(100);
+        let due = Vec::from_iter(std::iter::from_fn(|| timers.next_due(now)));
+        assert_eq!(due, [past[1], past[3], past[2], past[0]]);
+    }
+
+    #[test]
+    fn taking_all_leaves_nothing() {
+        let mut timers = Timers::default();
+        let keys: Vec<_> = (0..5000).map(|number| add(&mut timers, number)).collect();
+        timers.next_due(Duration::ZERO);
+        timers.cancel(keys[1]);
+        add(&mut timers, 3);
+        assert_eq!(timers.take_all().len(), 5000);
+        assert_eq!((timers.entries(), timers.next_deadline()), (0, None));
     }
 
     #[test]
@@ -163,5 +353,88 @@ mod tests {
         timers.add(Duration::MAX, Box::new(|| ()));
         assert!(timers.next_due(Duration::from_secs(1 << 33)).is_none());
         assert!(timers.next_due(Duration::from_nanos(u64::MAX)).is_some());
+    }
+
+    /// What the timers are to do, in the plainest way: a list, sorted.
+    #[derive(Default)]
+    struct Model {
+        waiting: Vec<(Duration, u64, TimerKey)>,
+        due: VecDeque<TimerKey>,
+        now: Duration,
+    }
+
+    /// The same random life for the timers and for the model; `span` nanoseconds is how far ahead
+    /// deadlines are, and so how often they are equal.
+    fn live_like_the_model(mut seed: u64, span: u64, busy: u64) {
+        let mut random = move |below: u64| {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        let (mut timers, mut model) = (Timers::default(), Model::default());
+        let held = Rc::new(());
+        for number in 0..20_000 {
+            // Busy and quiet times in turn, so that there are many and few.
+            let adding = if number / 4000 % 2 == 0 { busy } else { 1 };
+            for _ in 0..random(adding + 1) {
+                let since = model.now.saturating_sub(Duration::from_nanos(span / 8));
+                let when = since + Duration::from_nanos(random(span));
+                let captured = held.clone();
+                let key = timers.add(when, Box::new(move || drop(captured)));
+                let place = model.waiting.partition_point(|(other, ..)| *other <= when);
+                model.waiting.insert(place, (when, number, key));
+            }
+            if random(3) > 0 && !model.waiting.is_empty() {
+                // The soonest, or one of the newest, or any.
+                let count = model.waiting.len();
+                let index = match random(3) {
+                    0 => 0,
+                    1 => (0..count)
+                        .max_by_key(|index| model.waiting[*index].1)
+                        .unwrap_or(0),
+                    _ => random(count as u64) as usize,
+                };
+                let (_, _, key) = model.waiting.remove(index);
+                assert!(timers.cancel(key).is_some());
+                assert!(timers.cancel(key).is_none());
+            }
+            if random(2) == 0 {
+                let soonest = model.waiting.first().map(|(when, ..)| *when);
+                assert_eq!(timers.next_deadline(), soonest);
+            }
+            if random(4) == 0 {
+                model.now += Duration::from_nanos(random(span / 100 + 2));
+                while let Some(key) = timers.next_due(model.now) {
+                    assert_eq!(model.waiting.remove(0).2, key);
+                    model.due.push_back(key);
+                }
+                assert!(model.waiting.first().is_none_or(|(when, ..)| *when > model.now));
+            }
+            if random(8) == 0 {
+                if let Some(key) = model.due.pop_back() {
+                    assert!(timers.cancel(key).is_some());
+                    assert!(timers.take(key).is_none());
+                }
+                for key in model.due.drain(..) {
+                    assert!(timers.take(key).is_some());
+                }
+            }
+            let live = model.waiting.len() + model.due.len();
+            assert_eq!(Rc::strong_count(&held) - 1, live);
+            assert_eq!(timers.is_empty(), live == 0);
+            assert!(timers.entries() >= model.waiting.len());
+            assert!(timers.entries() <= 2 * live + 64);
+        }
+    }
+
+    #[test]
+    fn a_random_life_is_that_of_a_sorted_list() {
+        for (seed, (span, busy)) in [(40, 2), (1000, 4), (1_000_000_000, 4), (1 << 40, 8)]
+            .into_iter()
+            .enumerate()
+        {
+            live_like_the_model(seed as u64, span, busy);
+        }
     }
 }
