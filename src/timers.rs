@@ -371,7 +371,9 @@ mod tests {
         add(&mut timers, 50);
         let cancelled = [10, 10].map(|seconds| add(&mut timers, seconds));
         let (sooner, later) = (add(&mut timers, 20), add(&mut timers, 90));
-        cancelled.map(|key| timers.cancel(key));
+        for key in cancelled {
+            timers.cancel(key);
+        }
         timers.sweep_fresh();
         assert_eq!(timers.next_due(Duration::from_secs(30)), Some(sooner));
         assert_eq!(timers.next_deadline(), Some(Duration::from_secs(50)));
