@@ -73,7 +73,8 @@ impl EventLoop {
 
     /// Runs until a coroutine or future is done and gives its outcome
     /// (`loop.run_until_complete`). A [`Future`](crate::Future), [`Task`](crate::Task) or
-    /// [`Take`](crate::Take) of this crate is waited for; anything else becomes a task. The run ends one tick after the last step.
+    /// [`Take`](crate::Take) of this crate is waited for; anything else becomes a task. The run ends
+    /// one tick after the last step.
     ///
     /// # Errors
     /// What the coroutine raises; [`RuntimeError::StoppedBeforeDone`] if the loop was stopped

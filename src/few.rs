@@ -39,11 +39,11 @@ impl<T> Few<T> {
     /// oldest or the newest goes.
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let things = self.as_slice();
-        let from_both_ends = (0..things.len()).map(|n| match n % 2 {
+        let mut from_both_ends = (0..things.len()).map(|n| match n % 2 {
             0 => n / 2,
             _ => things.len() - 1 - n / 2,
         });
-        let index = from_both_ends.into_iter().find(|index| is_it(&things[*index]))?;
+        let index = from_both_ends.find(|index| is_it(&things[*index]))?;
         match std::mem::replace(self, Few::None) {
             Few::None => None,
             Few::One(one) => Some(one),

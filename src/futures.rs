@@ -336,7 +336,7 @@ impl<T: 'static> Future<T> {
                     inside.wait_by_waker(Rc::downgrade(&cell), key);
                 }
             }
-            if !was_registered && let Some(error) = state.event_loop.core.take_again(&**inside) {
+            if !was_registered && let Some(error) = inside.take_again() {
                 let event_loop = &state.event_loop;
                 event_loop.cancel_for(None, vec![self.cell.clone()], &error);
             }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use slotmap::{Key, SlotMap};
 
 use super::LoopHandle;
+use super::failures::Marked;
 use super::poll_bound::PollBound;
 use super::scope::Scope;
 use crate::clock::{Clock, MonotonicClock};
@@ -55,7 +56,7 @@ pub(crate) trait Stepper: Runnable {
     fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool;
     /// What was delivered is to be delivered once more, at the next await that begins.
     fn cancel_again(&self, error: &CancelledError);
-    /// An await begins: takes that.
+    /// An await begins: takes that, for the task or for a scope that the await is in.
     fn take_again(&self) -> Option<CancelledError>;
 }
 
@@ -118,8 +119,6 @@ pub(crate) struct Core {
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
     moments: Cell<u64>,
-    /// See `Stepper::cancel_again`: looked at before all tasks and scopes are.
-    again: Cell<bool>,
     pub(super) running: Cell<bool>,
     pub(super) stopping: Cell<bool>,
     pub(super) closed: Cell<bool>,
@@ -158,7 +157,6 @@ impl Core {
             outer_steps: RefCell::default(),
             scope: RefCell::new(None),
             moments: Cell::new(0),
-            again: Cell::new(false),
             running: Cell::new(false),
             stopping: Cell::new(false),
             closed: Cell::new(false),
@@ -230,16 +228,9 @@ impl Core {
     }
 
     pub(crate) fn refuse(&self, what: &str) {
-        /// Takes the mark away, also when the logger panics.
-        struct Refusing<'a>(&'a Cell<bool>);
-        impl Drop for Refusing<'_> {
-            fn drop(&mut self) {
-                self.0.set(false);
-            }
-        }
         // A logger may use the loop too.
-        if !self.refusing.replace(true) {
-            let _refusing = Refusing(&self.refusing);
+        if !self.refusing.get() {
+            let _refusing = Marked::set(&self.refusing);
             log::warn!(target: "miniloop", "{what} was scheduled on a closed event loop and is dropped");
         }
     }
@@ -357,20 +348,6 @@ impl Core {
             Some(stepping) if stepping.waker == identity(waker) => Some(stepping.task.clone()),
             _ => None,
         }
-    }
-
-    /// The error to cancel an await with that has just begun in the task that is being stepped.
-    pub(crate) fn take_again(&self, task: &dyn Stepper) -> Option<CancelledError> {
-        if !self.again.replace(false) {
-            return None;
-        }
-        let of_scope = self.scope().and_then(|scope| scope.take_again());
-        of_scope.or_else(|| task.take_again())
-    }
-
-    /// Somewhere a cancellation is to be delivered once more.
-    pub(crate) fn set_again(&self) {
-        self.again.set(true);
     }
 
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {

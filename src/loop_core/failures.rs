@@ -71,10 +71,10 @@ impl LoopHandle {
 }
 
 /// A mark that is set for as long as this lives.
-struct Marked<'a>(&'a Cell<bool>);
+pub(super) struct Marked<'a>(&'a Cell<bool>);
 
 impl<'a> Marked<'a> {
-    fn set(mark: &'a Cell<bool>) -> Marked<'a> {
+    pub(super) fn set(mark: &'a Cell<bool>) -> Marked<'a> {
         mark.set(true);
         Marked(mark)
     }

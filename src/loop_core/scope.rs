@@ -175,22 +175,20 @@ impl Scope {
 
     /// Has it delivered once more, at the next await that begins in the body: it was delivered, but
     /// something else took precedence.
-    fn cancel_again(&self, event_loop: &LoopHandle) {
-        if self.was_cancelled() && !self.over.get() {
-            self.again.set(true);
-            event_loop.core.set_again();
-        }
+    fn cancel_again(&self) {
+        self.again.set(self.was_cancelled() && !self.over.get());
     }
 
     /// An await begins in this scope: takes that, for this scope or one around it.
-    pub(super) fn take_again(self: &Rc<Self>) -> Option<CancelledError> {
+    pub(crate) fn take_again(self: &Rc<Self>) -> Option<CancelledError> {
         let scope = self.outermost(|scope| scope.again.get())?;
         scope.again.set(false);
         scope.passed_on.set(true);
         scope.error.borrow().clone()
     }
 
-    /// Before the body is polled. `waker`: that of something inside the task, if it is not the task's own.
+    /// Before the body is polled. `waker`: that of something inside the task, if it is not the
+    /// task's own.
     pub(crate) fn begin_poll(&self, event_loop: &LoopHandle, waker: Option<&Waker>) {
         self.follow(event_loop);
         if waker.is_some() || self.waker.borrow().is_some() {
@@ -315,7 +313,7 @@ impl Outside {
     /// begins. Other branches of the task were interrupted as well and do not hear of it again.
     pub(crate) fn deliver_again(self, event_loop: &LoopHandle, exception: Option<&Exception>) {
         match self {
-            Outside::Scope(scope) => scope.cancel_again(event_loop),
+            Outside::Scope(scope) => scope.cancel_again(),
             // The count of requests stays as it is.
             Outside::Task(task) if task.requests() > 0 => {
                 let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());

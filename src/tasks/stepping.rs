@@ -337,14 +337,17 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
     fn cancel_again(&self, error: &CancelledError) {
         self.part().keep_cancellation(error);
         self.part().again.set(true);
-        self.event_loop().core.set_again();
     }
 
     fn take_again(&self) -> Option<CancelledError> {
-        let part = self.part();
-        part.again.replace(false).then(|| {
-            part.passed_on.set(true);
-            part.cancellation()
+        let scope = self.event_loop().core.scope();
+        let of_scope = scope.and_then(|scope| scope.take_again());
+        of_scope.or_else(|| {
+            let part = self.part();
+            part.again.replace(false).then(|| {
+                part.passed_on.set(true);
+                part.cancellation()
+            })
         })
     }
 }

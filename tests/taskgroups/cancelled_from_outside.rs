@@ -380,3 +380,31 @@ fn pending_when_the_group_is_entered_it_comes_again_after_errors_whatever_brough
         assert_eq!(lines, expected, "through {through}");
     }
 }
+
+#[test]
+fn it_comes_again_to_the_owner_and_not_to_an_eager_task_made_before_the_next_await() {
+    play(|trace| async move {
+        let log = trace.clone();
+        let owner = create_task(async move {
+            let group = TaskGroup::new();
+            let failed = group.run(async {
+                group.create_task(async {
+                    let _ = nap(60).await;
+                    Err::<(), _>(Boom("cleanup").into())
+                })?;
+                nap(60).await
+            });
+            assert!(failed.await.is_err());
+            let eager = this_loop().task_builder().eager_start(true);
+            let eager = eager.create_task(nap(1));
+            log.push(outcome(nap(60)).await);
+            log.push(outcome(eager).await);
+            Ok(())
+        });
+        nap(1).await?;
+        owner.cancel();
+        owner.await?;
+        assert_eq!(trace.lines(), ["cancelled", "result:none"]);
+        Ok(())
+    });
+}
