@@ -141,7 +141,7 @@ impl LoopHandle {
     pub fn create_threadsafe_future<T: Send + 'static>(&self) -> (Future<T>, Completer<T>) {
         let parcel = Parcel::<T>::default();
         let cell = Rc::new(ThreadsafeCell {
-            state: State::pending(self.clone(), Kind::Future),
+            state: State::pending(self.clone(), Kind::Operation),
             parcel: parcel.clone(),
             key: Cell::new(OwnedKey::null()),
         });

@@ -25,34 +25,32 @@ impl<T> Few<T> {
     }
 
     pub(crate) fn push(&mut self, thing: T) {
-        *self = match std::mem::replace(self, Few::None) {
-            Few::None => Few::One(thing),
-            Few::One(first) => Few::Many(Box::new(vec![first, thing])),
-            Few::Many(mut many) => {
-                many.push(thing);
-                Few::Many(many)
+        match self {
+            Few::None => *self = Few::One(thing),
+            Few::Many(many) => many.push(thing),
+            Few::One(_) => {
+                if let Few::One(first) = self.take() {
+                    *self = Few::Many(Box::new(vec![first, thing]));
+                }
             }
-        };
+        }
     }
 
-    /// Takes out the one thing that `is_it` accepts. It is looked for from both ends, for mostly the
-    /// oldest or the newest goes.
+    /// Takes out the one thing that `is_it` accepts.
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
-        let things = self.as_slice();
-        let mut from_both_ends = (0..things.len()).map(|n| match n % 2 {
-            0 => n / 2,
-            _ => things.len() - 1 - n / 2,
-        });
-        let index = from_both_ends.find(|index| is_it(&things[*index]))?;
-        match std::mem::replace(self, Few::None) {
+        match self {
             Few::None => None,
-            Few::One(one) => Some(one),
-            Few::Many(mut many) => {
-                let removed = many.remove(index);
-                if !many.is_empty() {
-                    *self = Few::Many(many);
+            Few::One(one) if !is_it(one) => None,
+            Few::One(_) => match self.take() {
+                Few::One(one) => Some(one),
+                _ => None,
+            },
+            Few::Many(many) => {
+                let removed = remove_from(many, is_it);
+                if many.is_empty() {
+                    *self = Few::None;
                 }
-                Some(removed)
+                removed
             }
         }
     }
@@ -70,6 +68,16 @@ impl<T> Few<T> {
             Few::Many(many) => many.into_iter().for_each(each),
         }
     }
+}
+
+/// It is looked for from both ends, for mostly the oldest or the newest goes.
+fn remove_from<T>(things: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
+    let mut from_both_ends = (0..things.len()).map(|n| match n % 2 {
+        0 => n / 2,
+        _ => things.len() - 1 - n / 2,
+    });
+    let index = from_both_ends.find(|index| is_it(&things[*index]))?;
+    Some(things.remove(index))
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use std::fmt;
 use std::future::Future as StdFuture;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
 use crate::handles::Cancel;
-use crate::loop_core::LoopHandle;
+use crate::loop_core::{Awaiting, LoopHandle};
 use state::{DoneCallback, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish};
 
@@ -99,20 +99,22 @@ impl<T> Future<T> {
     }
 
     /// Ends the registration of this handle; the operation is told if it was still waiting.
+    #[inline]
     fn leave(&self) {
-        if self.end_registration() && !self.cell.state().done() {
-            self.cell.clone().left_alone();
+        if self.registration.get() != 0 {
+            let was_waiting = self.end_registration();
+            let state = self.cell.state();
+            if was_waiting && state.is_operation() && !state.done() {
+                self.cell.clone().left_alone();
+            }
         }
     }
 
     fn end_registration(&self) -> bool {
         let key = self.registration.replace(0);
-        if key == 0 {
-            return false;
-        }
         let removed = self.cell.state().remove_waiter(key);
-        if let Some(Waiter::Task(task)) = &removed {
-            task.stop_waiting_for(Rc::as_ptr(&self.cell).cast(), key);
+        if let Some(Waiter::Task(_, task)) = &removed {
+            task.part().stop_waiting_for(Rc::as_ptr(&self.cell).cast(), key);
         }
         removed.is_some()
     }
@@ -249,9 +251,13 @@ impl<T: 'static> Future<T> {
             schedule_callback(&self.cell, callback);
             return 0;
         }
-        let key = self.cell.state().add_waiter(Waiter::Callback(callback));
-        self.cell.clone().keep();
-        self.cell.clone().waited_for();
+        let state = self.cell.state();
+        let key = state.new_key();
+        state.add_waiter(Waiter::Callback(key, callback));
+        if state.is_operation() {
+            self.cell.clone().keep();
+            self.cell.clone().waited_for();
+        }
         key
     }
 
@@ -264,7 +270,7 @@ impl<T: 'static> Future<T> {
     pub(crate) fn forget_when_done(&self, key: u32) -> bool {
         let state = self.cell.state();
         let removed = state.remove_waiter(key);
-        if removed.is_some() && !state.has_callback() {
+        if removed.is_some() && state.is_operation() && !state.has_callback() {
             self.cell.release();
         }
         removed.is_some()
@@ -278,71 +284,102 @@ impl<T: 'static> Future<T> {
     /// Polls, and reads the outcome with `read` once there is one.
     fn poll_with(&self, cx: &mut Context<'_>, read: impl FnOnce(&Self) -> Result<T>) -> Poll<Result<T>> {
         let state = self.cell.state();
-        let task = state.event_loop.core.stepping_with(cx.waker());
+        let core = &state.event_loop.core;
+        let inside = core.awaiting(cx.waker());
+        let interrupted = inside.is_some_and(|task| task.interrupted);
         let was_registered = self.registration.get() != 0;
-        if let Some(task) = &task
-            && task.address() == Rc::as_ptr(&self.cell).cast()
+        if let Some(task) = inside
+            && task.directly
+            && task.task == Rc::as_ptr(&self.cell).cast()
         {
             return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
         }
-        // The task that it is polled in, be it by its own waker or by one of something inside it.
-        let around = if task.is_none() {
-            state.event_loop.core.stepping()
-        } else {
-            None
-        };
-        let inside = task.as_ref().or(around.as_ref());
         // The await that was waiting gets it; one that did not suspend never does.
-        if was_registered && let Some(error) = inside.and_then(|task| task.take_cancellation()) {
-            // What it had come to meanwhile stays in it; if that is a failure, it is reported.
-            let error = match state.cancellation() {
-                Some(arriving) => error.behind(&arriving),
-                None => error,
-            };
-            self.leave();
-            return Poll::Ready(Err(error.into()));
+        if was_registered
+            && interrupted
+            && let Some(error) = core.take_cancellation()
+        {
+            return Poll::Ready(Err(self.interrupted_by(error).into()));
         }
         if !state.done() {
             if inside.is_none() && state.event_loop.another_is_stepping() {
                 return Poll::Ready(Err(RuntimeError::OtherLoop.into()));
             }
-            self.end_registration();
-            self.cell.clone().polled();
+            if was_registered {
+                self.end_registration();
+            }
+            if state.is_operation() {
+                self.cell.clone().polled();
+            }
         }
-        if state.done() {
-            self.registration.set(0);
-            let asked = inside.filter(|task| was_registered && task.resumed());
-            let result = read(self);
-            return Poll::Ready(match asked {
-                Some(task) => result.map_err(|error| arrived(error, task.number())),
-                None => result,
-            });
+        if !state.done() && self.register(cx.waker(), inside) {
+            if interrupted
+                && !was_registered
+                && let Some(error) = core.take_again()
+            {
+                state.event_loop.cancel_for(None, vec![self.cell.clone()], &error);
+            }
+            if state.is_operation() {
+                self.cell.clone().waited_for();
+            }
+            return Poll::Pending;
         }
-        let waiter = match &task {
-            Some(task) => Waiter::Task(task.clone()),
-            None => Waiter::Waker(cx.waker().clone()),
+        self.registration.set(0);
+        let arrived_for = if interrupted && was_registered {
+            core.resumed()
+        } else {
+            None
         };
-        // Cloning a waker may run anybody's code.
-        if state.done() {
-            return Poll::Ready(read(self));
-        }
-        let key = state.add_waiter(waiter);
-        self.registration.set(key);
-        if let Some(inside) = inside {
-            match &task {
-                Some(task) => task.wait_for(self.cell.clone(), key),
-                None => {
+        let result = read(self);
+        Poll::Ready(match arrived_for {
+            Some(task) => result.map_err(|error| arrived(error, task)),
+            None => result,
+        })
+    }
+
+    /// Has whoever polls it told when it is done. False if it is done meanwhile.
+    #[inline]
+    fn register(&self, waker: &Waker, inside: Option<Awaiting>) -> bool {
+        let state = self.cell.state();
+        let core = &state.event_loop.core;
+        match (inside, core.stepping()) {
+            (Some(Awaiting { directly: true, .. }), Some(task)) => {
+                let key = state.new_key();
+                self.registration.set(key);
+                let part = task.part();
+                part.wait_for(self.cell.clone(), key, core.scope());
+                state.add_waiter(Waiter::Task(key, task));
+            }
+            (inside, around) => {
+                let waker = waker.clone();
+                // Cloning a waker may run anybody's code.
+                if state.done() {
+                    return false;
+                }
+                let key = state.new_key();
+                self.registration.set(key);
+                state.add_waiter(Waiter::Waker(key, waker));
+                if let Some(around) = around.filter(|_| inside.is_some()) {
                     let cell: Rc<dyn Cancel> = self.cell.clone();
-                    inside.wait_by_waker(Rc::downgrade(&cell), key);
+                    around
+                        .part()
+                        .wait_by_waker(Rc::downgrade(&cell), key, core.scope());
                 }
             }
-            if !was_registered && let Some(error) = inside.take_again() {
-                let event_loop = &state.event_loop;
-                event_loop.cancel_for(None, vec![self.cell.clone()], &error);
-            }
         }
-        self.cell.clone().waited_for();
-        Poll::Pending
+        true
+    }
+
+    /// An await that was waiting ends with a cancellation, whatever has become of the future.
+    #[cold]
+    fn interrupted_by(&self, error: CancelledError) -> CancelledError {
+        // What it had come to meanwhile stays in it; if that is a failure, it is reported.
+        let error = match self.cell.state().cancellation() {
+            Some(arriving) => error.behind(&arriving),
+            None => error,
+        };
+        self.leave();
+        error
     }
 }
 

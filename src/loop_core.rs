@@ -7,6 +7,7 @@ mod cancelling;
 mod closing;
 mod core;
 mod failures;
+pub(crate) mod part;
 mod poll_bound;
 mod scope;
 
@@ -25,7 +26,7 @@ use crate::hooks::ExceptionContext;
 use crate::ready::Job;
 use crate::selector::Selector;
 use crate::threadsafe::{ThreadsafeHandle, set_home};
-pub(crate) use core::{Core, Kept, Stepper};
+pub(crate) use core::{Awaiting, Core, Kept, Stepper};
 pub(crate) use scope::{Place, Scope};
 
 /// How long the system gets to deliver I/O before an automatic fake clock jumps.
@@ -72,7 +73,7 @@ pub fn get_running_loop() -> Result<LoopHandle> {
 pub(crate) fn take_cancellation() -> Option<CancelledError> {
     let taken = RUNNING.try_with(|running| {
         let running = running.borrow();
-        running.as_ref()?.core.take_cancellation_of_step()
+        running.as_ref()?.core.take_cancellation()
     });
     taken.ok().flatten()
 }

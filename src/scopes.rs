@@ -74,7 +74,7 @@ fn poll_in<T, F: StdFuture<Output = Result<T>>>(
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
     let core = &event_loop.core;
-    let foreign = core.stepping_with(cx.waker()).is_none();
+    let foreign = !core.awaiting(cx.waker()).is_some_and(|task| task.directly);
     scope.begin_poll(event_loop, foreign.then(|| cx.waker()));
     let polling = Polling {
         event_loop,

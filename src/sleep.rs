@@ -114,7 +114,7 @@ impl LoopHandle {
             return Future::failed(self, RuntimeError::LoopClosed);
         }
         let sleep = Rc::new(Sleep {
-            state: State::pending(self.clone(), Kind::Future),
+            state: State::pending(self.clone(), Kind::Operation),
             timer: RefCell::new(None),
             kept: Kept::default(),
         });

@@ -5,7 +5,6 @@
 mod any;
 mod control;
 pub(crate) mod ensure;
-mod part;
 mod stepping;
 
 use std::borrow::Cow;

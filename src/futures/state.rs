@@ -37,34 +37,46 @@ impl<T> From<Result<T>> for Outcome<T> {
 /// A done callback.
 pub(super) type DoneCallback<T> = Box<dyn FnOnce(&Future<T>)>;
 
-/// Who is told when it is done.
+/// Who is told when it is done, and the key of that registration (beside each, for so it takes no
+/// room of its own).
 pub(super) enum Waiter<T> {
     /// A task of this loop that awaits it: it is scheduled, without any waker.
-    Task(Rc<dyn Stepper>),
+    Task(u32, Rc<dyn Stepper>),
     /// Anything else that polled it.
-    Waker(Waker),
-    Callback(DoneCallback<T>),
+    Waker(u32, Waker),
+    Callback(u32, DoneCallback<T>),
 }
 
-/// What a future is, for reports.
+impl<T> Waiter<T> {
+    fn key(&self) -> u32 {
+        match self {
+            Waiter::Task(key, _) | Waiter::Waker(key, _) | Waiter::Callback(key, _) => *key,
+        }
+    }
+}
+
+/// What a future is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Future,
     Task,
+    /// It does something of its own when it is polled or waited for, or not waited for any more: only
+    /// of this kind the [`FutureCell`] is told.
+    Operation,
 }
 
 impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Future => "Future",
+            Kind::Future | Kind::Operation => "Future",
             Kind::Task => "Task",
         }
     }
 }
 
 enum Phase<T> {
-    /// Those who wait, in the order they came, each with a key.
-    Pending(Few<(u32, Waiter<T>)>),
+    /// Those who wait, in the order they came.
+    Pending(Few<Waiter<T>>),
     Done(Outcome<T>),
 }
 
@@ -72,6 +84,8 @@ enum Phase<T> {
 pub(crate) struct State<T> {
     pub(crate) event_loop: LoopHandle,
     phase: RefCell<Phase<T>>,
+    /// Whether that is `Done`: asked often.
+    done: Cell<bool>,
     last_key: Cell<u32>,
     /// Somebody has looked at the exception, or it is reported in another way.
     seen: Cell<bool>,
@@ -90,6 +104,7 @@ impl<T> State<T> {
     fn with(event_loop: LoopHandle, kind: Kind, phase: Phase<T>) -> State<T> {
         State {
             event_loop,
+            done: Cell::new(matches!(phase, Phase::Done(_))),
             phase: RefCell::new(phase),
             last_key: Cell::new(0),
             seen: Cell::new(false),
@@ -97,8 +112,13 @@ impl<T> State<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn done(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Done(_))
+        self.done.get()
+    }
+
+    pub(super) fn is_operation(&self) -> bool {
+        self.kind == Kind::Operation
     }
 
     /// The outcome, once there is one.
@@ -146,15 +166,21 @@ impl<T> State<T> {
         self.seen.get()
     }
 
-    /// Adds one who waits; nothing is added once it is done.
-    pub(super) fn add_waiter(&self, waiter: Waiter<T>) -> u32 {
+    /// The key of a new registration.
+    #[inline]
+    pub(super) fn new_key(&self) -> u32 {
         // 0 is "not registered"; four billion registrations on one pending future wrap around.
         let key = self.last_key.get().checked_add(1).unwrap_or(1);
         self.last_key.set(key);
-        if let Phase::Pending(waiters) = &mut *self.phase.borrow_mut() {
-            waiters.push((key, waiter));
-        }
         key
+    }
+
+    /// Adds one who waits; nothing is added once it is done.
+    #[inline]
+    pub(super) fn add_waiter(&self, waiter: Waiter<T>) {
+        if let Phase::Pending(waiters) = &mut *self.phase.borrow_mut() {
+            waiters.push(waiter);
+        }
     }
 
     pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
@@ -163,16 +189,14 @@ impl<T> State<T> {
             return None;
         }
         match &mut *self.phase.borrow_mut() {
-            Phase::Pending(waiters) => waiters
-                .remove(|(other, _)| *other == key)
-                .map(|(_, waiter)| waiter),
+            Phase::Pending(waiters) => waiters.remove(|waiter| waiter.key() == key),
             Phase::Done(_) => None,
         }
     }
 
     pub(crate) fn has_waiter(&self, key: u32) -> bool {
         match &*self.phase.borrow() {
-            Phase::Pending(waiters) => waiters.as_slice().iter().any(|(other, _)| *other == key),
+            Phase::Pending(waiters) => waiters.as_slice().iter().any(|waiter| waiter.key() == key),
             Phase::Done(_) => false,
         }
     }
@@ -182,7 +206,7 @@ impl<T> State<T> {
             Phase::Pending(waiters) => waiters
                 .as_slice()
                 .iter()
-                .any(|(_, waiter)| matches!(waiter, Waiter::Callback(_))),
+                .any(|waiter| matches!(waiter, Waiter::Callback(..))),
             Phase::Done(_) => false,
         }
     }
@@ -191,7 +215,7 @@ impl<T> State<T> {
     pub(crate) fn lone_task(&self) -> Option<Rc<dyn Stepper>> {
         match &*self.phase.borrow() {
             Phase::Pending(waiters) => match waiters.as_slice() {
-                [(_, Waiter::Task(task))] if task.is_unfinished() => Some(task.clone()),
+                [Waiter::Task(_, task)] if task.is_unfinished() => Some(task.clone()),
                 _ => None,
             },
             Phase::Done(_) => None,
@@ -250,7 +274,7 @@ impl<T> Drop for State<T> {
         const WHERE: &str = "Exception while a future was dropped";
         self.report_unseen(|| None);
         // Values and closures are the user's: a panic while one is dropped is reported.
-        match self.phase.replace(Phase::Done(Outcome::Taken)) {
+        match std::mem::replace(self.phase.get_mut(), Phase::Done(Outcome::Taken)) {
             Phase::Done(Outcome::Result(value)) if std::mem::needs_drop::<T>() => {
                 self.event_loop.guard(WHERE, || drop(value));
             }
@@ -262,7 +286,7 @@ impl<T> Drop for State<T> {
     }
 }
 
-/// What a future is made of.
+/// What a future is made of. What is said to it beyond that is only said to a [`Kind::Operation`].
 pub(crate) trait FutureCell<T>: Cancel {
     fn state(&self) -> &State<T>;
 
@@ -298,20 +322,19 @@ pub(crate) fn finish<T: 'static>(
     outcome: Outcome<T>,
 ) -> Result<(), InvalidStateError> {
     let state = cell.state();
-    if state.done() {
+    if state.done.replace(true) {
         return Err(InvalidStateError::AlreadyDone);
     }
     let Phase::Pending(waiters) = state.phase.replace(Phase::Done(outcome)) else {
         return Err(InvalidStateError::AlreadyDone);
     };
-    cell.release();
-    waiters.for_each(|(key, waiter)| match waiter {
-        Waiter::Task(task) => {
-            task.stop_waiting_for(Rc::as_ptr(&cell).cast(), key);
-            task.wake();
-        }
-        Waiter::Waker(waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
-        Waiter::Callback(callback) => schedule_callback(&cell, callback),
+    if state.is_operation() {
+        cell.release();
+    }
+    waiters.for_each(|waiter| match waiter {
+        Waiter::Task(key, task) => task.woken_by(Rc::as_ptr(&cell).cast(), key),
+        Waiter::Waker(_, waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
+        Waiter::Callback(_, callback) => schedule_callback(&cell, callback),
     });
     Ok(())
 }

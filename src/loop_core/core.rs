@@ -1,7 +1,7 @@
 //! What a loop consists of, and what the rooms above do with it.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
@@ -11,6 +11,7 @@ use slotmap::{Key, SlotMap};
 
 use super::LoopHandle;
 use super::failures::Marked;
+use super::part::TaskPart;
 use super::poll_bound::PollBound;
 use super::scope::Scope;
 use crate::clock::{Clock, MonotonicClock};
@@ -27,37 +28,25 @@ const COMPLETIONS_PER_STEP: u32 = 16;
 /// The largest receive buffer that the loop keeps.
 const SCRATCH_LIMIT: usize = 256 * 1024;
 
-/// A task that is being stepped, as the futures it awaits see it.
+/// A task, as the futures it awaits see it.
 pub(crate) trait Stepper: Runnable {
-    /// The task waits for this future; `registration` tells it from others on the same one.
-    fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32);
-    /// It does not any more.
-    fn stop_waiting_for(&self, future: *const (), registration: u32);
-    /// Takes the cancellation that is due to be delivered at an await, if there is one.
-    fn take_cancellation(&self) -> Option<CancelledError>;
-    /// An await that had suspended goes on: a cancellation that was passed on has arrived. True if
-    /// one of the task's was on its way.
-    fn resumed(&self) -> bool;
-    fn number(&self) -> u64;
-    /// Where the task's future is.
-    fn address(&self) -> *const ();
-    fn is_stepping(&self) -> bool;
-    /// It was asked to stop, and no await has delivered that yet.
-    fn owes_cancellation(&self) -> bool;
-    /// A step is in the ready queue.
-    fn is_scheduled(&self) -> bool;
-    /// It was woken during the step that is being made.
-    fn is_woken(&self) -> bool;
-    /// Something in it waits for this future by a waker of its own.
-    fn wait_by_waker(&self, future: Weak<dyn Cancel>, registration: u32);
-    /// Whether it is suspended at something that the scope's body has polled.
-    fn waits_in(&self, scope: &Rc<Scope>) -> bool;
-    /// Cancels all of that; false if there is nothing.
+    fn part(&self) -> &TaskPart;
+    /// A future that it waits for is done.
+    fn woken_by(self: Rc<Self>, future: *const (), registration: u32);
+    /// Cancels all that it is suspended at and that the scope's body has polled; false if there is
+    /// nothing.
     fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool;
-    /// What was delivered is to be delivered once more, at the next await that begins.
-    fn cancel_again(&self, error: &CancelledError);
-    /// An await begins: takes that, for the task or for a scope that the await is in.
-    fn take_again(&self) -> Option<CancelledError>;
+}
+
+/// The task that an await is in.
+#[derive(Clone, Copy)]
+pub(crate) struct Awaiting {
+    /// Where it is.
+    pub(crate) task: *const (),
+    /// It is polled with the task's waker, and not with one of something inside it.
+    pub(crate) directly: bool,
+    /// There may be a cancellation to deliver.
+    pub(crate) interrupted: bool,
 }
 
 pub(super) struct Stepping {
@@ -323,17 +312,11 @@ impl Core {
     }
 
     /// Whether this task is being stepped, inside of all others.
-    pub(super) fn is_stepping(&self, task: *const ()) -> bool {
+    pub(super) fn is_stepping(&self, task: &Rc<dyn Stepper>) -> bool {
         let stepping = self.stepping.borrow();
         stepping
             .as_ref()
-            .is_some_and(|stepping| stepping.task.address() == task)
-    }
-
-    /// The cancellation that is due in the task that is being stepped.
-    pub(super) fn take_cancellation_of_step(&self) -> Option<CancelledError> {
-        // No code of a user's runs in there.
-        self.stepping.borrow().as_ref()?.task.take_cancellation()
+            .is_some_and(|stepping| Rc::ptr_eq(&stepping.task, task))
     }
 
     /// The task that is being stepped, whoever polls inside it.
@@ -342,12 +325,44 @@ impl Core {
         stepping.as_ref().map(|stepping| stepping.task.clone())
     }
 
-    /// The task being stepped, if this is its waker and not that of something inside it.
-    pub(crate) fn stepping_with(&self, waker: &Waker) -> Option<Rc<dyn Stepper>> {
-        match &*self.stepping.borrow() {
-            Some(stepping) if stepping.waker == identity(waker) => Some(stepping.task.clone()),
-            _ => None,
+    /// An await is polled with this waker: in which task that is.
+    #[inline]
+    pub(crate) fn awaiting(&self, waker: &Waker) -> Option<Awaiting> {
+        let stepping = self.stepping.borrow();
+        let stepping = stepping.as_ref()?;
+        Some(Awaiting {
+            task: Rc::as_ptr(&stepping.task).cast(),
+            directly: stepping.waker == identity(waker),
+            interrupted: stepping.task.part().is_interrupted(),
+        })
+    }
+
+    /// The same for an await that has suspended and goes on: takes the cancellation that is due at
+    /// it, if there is one.
+    #[inline]
+    pub(crate) fn take_cancellation(&self) -> Option<CancelledError> {
+        // No code of a user's runs in there.
+        let stepping = self.stepping.borrow();
+        let part = stepping.as_ref()?.task.part();
+        if !part.is_interrupted() {
+            return None;
         }
+        part.take_cancellation(self.scope().as_ref())
+    }
+
+    /// An await that had suspended goes on: the number of its task, if a cancellation that this had
+    /// passed on has arrived.
+    pub(crate) fn resumed(&self) -> Option<u64> {
+        let stepping = self.stepping.borrow();
+        let part = stepping.as_ref()?.task.part();
+        part.resumed(self.scope().as_ref()).then_some(part.number)
+    }
+
+    /// An await begins: takes the cancellation that is to be delivered once more.
+    pub(crate) fn take_again(&self) -> Option<CancelledError> {
+        let stepping = self.stepping.borrow();
+        let part = stepping.as_ref()?.task.part();
+        part.take_again(self.scope().as_ref())
     }
 
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {

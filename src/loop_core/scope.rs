@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use super::LoopHandle;
 use super::core::Stepper;
+use super::part::{Flag, Phase};
 use crate::errors::{CancelledError, Exception};
 use crate::handles::TaskControl;
 
@@ -70,7 +71,7 @@ impl Place {
             event_loop: event_loop.clone(),
             parent,
             requests: control.requests(),
-            task_owes: task.owes_cancellation(),
+            task_owes: task.part().owes_cancellation(),
             entered: event_loop.core.next_moment(),
             undelivered,
             task,
@@ -156,8 +157,9 @@ impl Scope {
             return true;
         }
         // During a step of the task the body may have been polled already, or may still be.
-        let due = place.task.is_scheduled();
-        let passed_on = !place.task.is_stepping() && place.task.clone().cancel_waits_in(self, &error);
+        let due = place.task.part().is(Flag::Scheduled);
+        let stepping = place.task.part().phase.get() == Phase::Stepping;
+        let passed_on = !stepping && place.task.clone().cancel_waits_in(self, &error);
         if passed_on && !due {
             self.passed_on.set(true);
         } else {
@@ -202,7 +204,7 @@ impl Scope {
     /// The body may have been moved to another task in the middle.
     fn follow(&self, event_loop: &LoopHandle) {
         let is_same = match &*self.place.borrow() {
-            Some(place) => event_loop.core.is_stepping(place.task.address()),
+            Some(place) => event_loop.core.is_stepping(&place.task),
             None => true,
         };
         if is_same {
@@ -233,7 +235,7 @@ impl Scope {
         let Some(place) = self.place() else {
             return true;
         };
-        let waits = place.task.waits_in(self);
+        let waits = place.task.part().waits_in(self);
         if self.again.replace(false) && !waits {
             // No await of this crate has begun since.
             self.pending.set(true);
@@ -246,7 +248,7 @@ impl Scope {
         if !self.pending.get() {
             return true;
         }
-        let woken = place.task.is_woken();
+        let woken = place.task.part().is(Flag::WokenInStep);
         let error = self.error.borrow().clone().unwrap_or_default();
         if place.task.cancel_waits_in(self, &error) {
             // What has woken it already may be polled first: then that await delivers it.
@@ -319,7 +321,7 @@ impl Outside {
                 let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());
                 let error = error.cloned().unwrap_or_default().of_task(task.number());
                 if let Some(stepper) = event_loop.core.stepping() {
-                    stepper.cancel_again(&error);
+                    stepper.part().cancel_again(&error);
                 }
             }
             Outside::Task(_) => {}

@@ -243,7 +243,7 @@ impl LoopHandle {
             return Future::with_outcome(self, outcome.into());
         }
         let pending = Rc::new_cyclic(|this| Pending {
-            state: State::pending(self.clone(), Kind::Future),
+            state: State::pending(self.clone(), Kind::Operation),
             work: RefCell::new(Some(work)),
             source: key,
             direction,

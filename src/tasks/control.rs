@@ -7,6 +7,7 @@ use super::stepping::TaskCell;
 use crate::errors::{Exception, Result};
 use crate::futures::{Future, FutureCell};
 use crate::handles::{Callback, TaskControl};
+use crate::loop_core::part::Flag;
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for TaskCell<T, F> {
     fn number(&self) -> u64 {
@@ -26,7 +27,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Tas
     }
 
     fn cancelling(&self) -> u32 {
-        self.part().cancel_requests.get() + self.part().scope_requests.get()
+        self.part().cancel_requests.get() + self.part().scope_requests()
     }
 
     fn uncancel(&self) -> u32 {
@@ -34,20 +35,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Tas
         let left = part.cancel_requests.get().saturating_sub(1);
         part.cancel_requests.set(left);
         if left == 0 {
-            part.must_cancel.set(false);
-            part.due.set(false);
+            part.set(Flag::MustCancel, false);
+            part.set(Flag::Due, false);
         }
-        left + part.scope_requests.get()
+        left + part.scope_requests()
     }
 
     fn count_scope(&self, cancelled: bool) {
-        let requests = &self.part().scope_requests;
-        let count = requests.get();
-        requests.set(if cancelled {
-            count + 1
-        } else {
-            count.saturating_sub(1)
-        });
+        self.part().count_scope(cancelled);
     }
 
     fn requests(&self) -> u32 {

@@ -12,16 +12,16 @@
 
 use std::future::Future as StdFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Context as PollContext, Poll};
 
 use slotmap::Key;
 
-use super::part::{Phase, TaskPart, Wait};
 use crate::contexts::Context;
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, OwnedKey, TaskControl};
+use crate::loop_core::part::{Flag, Phase, TaskPart};
 use crate::loop_core::{LoopHandle, Scope, Stepper};
 use crate::raw_task::{Lent, Pinned};
 use crate::ready::Runnable;
@@ -54,7 +54,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         let poll = |waker: &std::task::Waker| {
             // Another task is being stepped if this one is started eagerly.
             let is_inner = core.set_stepping(self.clone(), waker);
-            let scope = core.scope().and_then(|_| core.exchange_scope(None));
+            let scope = core.exchange_scope(None);
             let context = part.enter_context();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 self.poll(&mut PollContext::from_waker(waker))
@@ -74,7 +74,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         let lent = Lent::new(core.inbox());
         let polled = lent.lend(poll);
         if lent.was_woken() {
-            part.woken_in_step.set(true);
+            part.set(Flag::WokenInStep, true);
         }
         if let Some(remote) = lent.into_cloned() {
             remote.set_key(part.key.get());
@@ -84,7 +84,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     }
 
     /// After a step that suspended the coroutine.
-    fn suspended(self: &Rc<Self>) {
+    fn suspended(self: Rc<Self>) {
         let part = self.part();
         if part.key.get().is_null() {
             let key = self.event_loop().core.own(self.clone());
@@ -93,37 +93,46 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
                 remote.set_key(key);
             }
         }
-        if part.again.replace(false) && !part.is_waiting() {
-            // No await of this crate has begun since.
-            part.must_cancel.set(true);
-        }
-        if part.passed_on.get() && !part.is_waiting() {
-            // It went to a future that the coroutine had polled and does not await any more.
-            part.passed_on.set(false);
-            part.must_cancel.set(true);
-        }
-        if part.must_cancel.get() {
-            // It was cancelled before it suspended: what it suspended on is cancelled now.
-            let woken = part.woken_in_step.get();
-            if self.cancel_waits(&part.cancellation()) {
-                // What has woken it already may be polled first: then that await delivers it.
-                part.must_cancel.set(woken);
-                part.passed_on.set(!woken);
-            } else if (part.due.get() || !woken) && !part.is_waiting() {
-                // Nothing of ours can deliver it: the coroutine is dropped where it is.
-                return self.end(Outcome::cancelled(&part.cancellation()));
-            }
+        if part.is_interrupted() && !self.cancel_at_suspension() {
+            // Nothing of ours can deliver it: the coroutine is dropped where it is.
+            return self.end(Outcome::cancelled(&part.cancellation()));
         }
         part.tell_waits_of_step();
-        if part.woken_in_step.replace(false) {
-            self.clone().schedule();
+        if part.take(Flag::WokenInStep) {
+            self.schedule();
         }
+    }
+
+    /// It has suspended, and was cancelled before that: what it suspended on is cancelled now. False
+    /// if there is nothing that could deliver it.
+    fn cancel_at_suspension(self: &Rc<Self>) -> bool {
+        let part = self.part();
+        if part.take(Flag::Again) && !part.is_waiting() {
+            // No await of this crate has begun since.
+            part.set(Flag::MustCancel, true);
+        }
+        if part.is(Flag::PassedOn) && !part.is_waiting() {
+            // It went to a future that the coroutine had polled and does not await any more.
+            part.set(Flag::PassedOn, false);
+            part.set(Flag::MustCancel, true);
+        }
+        if !part.is(Flag::MustCancel) {
+            return true;
+        }
+        let woken = part.is(Flag::WokenInStep);
+        if self.cancel_waits(&part.cancellation()) {
+            // What has woken it already may be polled first: then that await delivers it.
+            part.set(Flag::MustCancel, woken);
+            part.set(Flag::PassedOn, !woken);
+            return true;
+        }
+        (woken && !part.is(Flag::Due)) || part.is_waiting()
     }
 
     /// Cancels all that the task is suspended at; false if there is nothing.
     fn cancel_waits(self: &Rc<Self>, error: &CancelledError) -> bool {
         // Tasks may wait for each other in a circle.
-        !self.part().passing_on.get() && self.cancel_some(|_| true, error, true)
+        !self.part().is(Flag::PassingOn) && self.cancel_some(|_| true, error, true)
     }
 
     /// Cancels what it is suspended at in the scopes that count; false if there is nothing.
@@ -142,7 +151,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         if waits.is_empty() {
             return false;
         }
-        part.passing_on.set(part.passing_on.get() || as_task);
+        part.set(Flag::PassingOn, part.is(Flag::PassingOn) || as_task);
         let task = as_task.then(|| self.clone() as Rc<dyn Cancel>);
         self.event_loop().cancel_for(task, waits, error);
         if wake {
@@ -153,8 +162,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
 
     /// Puts a step in the ready queue, if there is none.
     fn schedule(self: Rc<Self>) {
-        if !self.part().scheduled.replace(true) {
-            self.event_loop().core.schedule_step(self.clone());
+        let part = self.part();
+        if !part.is(Flag::Scheduled) {
+            part.set(Flag::Scheduled, true);
+            let event_loop = self.event_loop().clone();
+            event_loop.core.schedule_step(self);
         }
     }
 
@@ -176,45 +188,43 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             // A future that it has polled and given away is still in the list.
             part.tell_waits_of_step();
         }
-        let waits = part.waits.borrow_mut().take();
-        drop(waits);
-        let context = part
-            .extra
-            .borrow_mut()
-            .as_mut()
-            .and_then(|extra| extra.context.take());
+        part.stop_waiting();
+        let context = part.take_context();
         if context.is_some() {
             event_loop.guard("Exception while a task's context was dropped", || drop(context));
         }
         let _ = finish(self.clone(), outcome);
-        event_loop.core.disown(part.key.replace(OwnedKey::null()));
+        let key = part.key.replace(OwnedKey::null());
+        if !key.is_null() {
+            event_loop.core.disown(key);
+        }
     }
 }
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned<Shared<T>, F> {
     fn run(self: Rc<Self>) {
         let part = self.part();
-        part.scheduled.set(false);
+        part.set(Flag::Scheduled, false);
         match part.phase.get() {
             Phase::Done | Phase::Stepping => return,
             // Cancelled before it began: the body never runs.
-            Phase::New if part.must_cancel.get() => {
+            Phase::New if part.is(Flag::MustCancel) => {
                 return self.end(Outcome::cancelled(&part.cancellation()));
             }
-            Phase::Suspended if part.doomed.replace(false) && part.must_cancel.get() => {
+            Phase::Suspended if part.take(Flag::Doomed) && part.is(Flag::MustCancel) => {
                 return self.end(Outcome::cancelled(&part.cancellation()));
             }
             Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
         }
         part.steps.set(part.steps.get().wrapping_add(1));
-        part.due.set(part.must_cancel.get());
+        part.set(Flag::Due, part.is(Flag::MustCancel));
         let polled = self.poll_once();
         part.phase.set(Phase::Suspended);
         match polled {
             Some(Ok(Poll::Pending)) => self.suspended(),
             Some(Ok(Poll::Ready(result))) => self.end(match result {
                 // It cancelled itself, and finished without another await.
-                Ok(_) if part.must_cancel.get() => Outcome::cancelled(&part.cancellation()),
+                Ok(_) if part.is(Flag::MustCancel) => Outcome::cancelled(&part.cancellation()),
                 Ok(value) => Outcome::Result(value),
                 Err(exception) if exception.is_cancelled() => Outcome::Cancelled(exception),
                 Err(exception) => Outcome::Failed(exception),
@@ -230,7 +240,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
     fn wake(self: Rc<Self>) {
         match self.part().phase.get() {
             Phase::Done => {}
-            Phase::Stepping => self.part().woken_in_step.set(true),
+            Phase::Stepping => self.part().set(Flag::WokenInStep, true),
             Phase::New | Phase::Suspended => self.schedule(),
         }
     }
@@ -251,104 +261,18 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
 }
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
-    fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32) {
-        let part = self.part();
-        part.waits.borrow_mut().push(Wait {
-            future,
-            registration,
-            scope: self.event_loop().core.scope(),
-            step: part.steps.get(),
-        });
+    fn part(&self) -> &TaskPart {
+        &self.shared.part
     }
 
-    fn stop_waiting_for(&self, future: *const (), registration: u32) {
-        let is_it = |wait: &Wait| {
-            wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
-        };
-        let ended = self.part().waits.borrow_mut().remove(is_it);
-        drop(ended);
-    }
-
-    fn take_cancellation(&self) -> Option<CancelledError> {
-        let part = self.part();
-        let scope = self.event_loop().core.scope();
-        let of_scope = scope.as_ref().and_then(|scope| scope.take_pending());
-        let of_task = part.must_cancel.replace(false);
-        if !of_task && of_scope.is_none() {
-            return None;
-        }
-        // One interruption is for the task and for all scopes that this await is in.
-        part.due.set(false);
-        self.resumed();
-        if of_task {
-            Some(part.cancellation())
-        } else {
-            of_scope
-        }
-    }
-
-    fn resumed(&self) -> bool {
-        if let Some(scope) = self.event_loop().core.scope() {
-            scope.resumed();
-        }
-        self.part().passed_on.replace(false)
-    }
-
-    fn number(&self) -> u64 {
-        self.part().number
-    }
-
-    fn address(&self) -> *const () {
-        std::ptr::from_ref(self).cast()
-    }
-
-    fn is_stepping(&self) -> bool {
-        self.part().phase.get() == Phase::Stepping
-    }
-
-    fn owes_cancellation(&self) -> bool {
-        self.part().must_cancel.get() || self.part().passed_on.get()
-    }
-
-    fn is_scheduled(&self) -> bool {
-        self.part().scheduled.get()
-    }
-
-    fn is_woken(&self) -> bool {
-        self.part().woken_in_step.get()
-    }
-
-    fn wait_by_waker(&self, future: Weak<dyn Cancel>, registration: u32) {
-        let scope = self.event_loop().core.scope();
-        self.part().wait_by_waker(future, registration, scope);
-    }
-
-    fn waits_in(&self, scope: &Rc<Scope>) -> bool {
-        let counts = |inner: Option<&Rc<Scope>>| inner.is_some_and(|inner| inner.is_in(scope));
-        let part = self.part();
-        !part.current_waits(counts).is_empty() || !part.waits_by_wakers(counts).is_empty()
+    fn woken_by(self: Rc<Self>, future: *const (), registration: u32) {
+        self.part().stop_waiting_for(future, registration);
+        self.wake();
     }
 
     fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool {
         let counts = |inner: Option<&Rc<Scope>>| inner.is_some_and(|inner| inner.is_in(scope));
         self.cancel_some(counts, error, false)
-    }
-
-    fn cancel_again(&self, error: &CancelledError) {
-        self.part().keep_cancellation(error);
-        self.part().again.set(true);
-    }
-
-    fn take_again(&self) -> Option<CancelledError> {
-        let scope = self.event_loop().core.scope();
-        let of_scope = scope.and_then(|scope| scope.take_again());
-        of_scope.or_else(|| {
-            let part = self.part();
-            part.again.replace(false).then(|| {
-                part.passed_on.set(true);
-                part.cancellation()
-            })
-        })
     }
 }
 
@@ -364,22 +288,22 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
         let error = &error.clone().of_task(part.number);
         part.keep_cancellation(error);
         // A step that is scheduled already may find another future done than those cancelled now.
-        let due = part.scheduled.get();
+        let due = part.is(Flag::Scheduled);
         if part.phase.get() == Phase::Suspended && self.cancel_waits(error) && !due {
-            part.passed_on.set(true);
+            part.set(Flag::PassedOn, true);
             return true;
         }
-        part.must_cancel.set(true);
-        if part.phase.get() == Phase::Suspended && !part.scheduled.get() {
+        part.set(Flag::MustCancel, true);
+        if part.phase.get() == Phase::Suspended && !part.is(Flag::Scheduled) {
             // Suspended on something foreign, which can not deliver it.
-            part.doomed.set(true);
+            part.set(Flag::Doomed, true);
             self.schedule();
         }
         true
     }
 
     fn cancelled_for(self: Rc<Self>) {
-        self.part().passing_on.set(false);
+        self.part().set(Flag::PassingOn, false);
     }
 
     fn is_awaited(&self, registration: u32) -> bool {

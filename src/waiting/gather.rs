@@ -202,7 +202,7 @@ fn start<G: Gather, O: 'static>(
     let children = awaitables.begin(&event_loop);
     let count = children.count();
     let gathering = Rc::new(Gathering {
-        state: State::pending(event_loop.clone(), Kind::Future),
+        state: State::pending(event_loop.clone(), Kind::Operation),
         children: RefCell::new(None),
         left: Cell::new(count),
         collects,

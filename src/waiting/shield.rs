@@ -151,7 +151,7 @@ fn cover<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(inner: Child<T,
     }
     let event_loop = inner.future().get_loop();
     let shielding = Rc::new(Shielding {
-        state: State::pending(event_loop.clone(), Kind::Future),
+        state: State::pending(event_loop.clone(), Kind::Operation),
         inner: RefCell::new(None),
         kept: Kept::default(),
     });
