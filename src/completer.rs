@@ -53,17 +53,16 @@ impl<T: 'static> Cancel for ThreadsafeCell<T> {
 }
 
 impl<T: 'static> Runnable for ThreadsafeCell<T> {
-    fn run(self: Rc<Self>) {
-        let arrived = self.parcel.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(result) = arrived {
-            // Cancelled meanwhile: what comes too late is dropped.
-            let _ = finish(self, result.into());
-        }
-    }
-
     fn wake(self: Rc<Self>) {
+        // In its turn, as `call_soon_threadsafe(future.set_result)` has it.
         let event_loop = self.state.event_loop.clone();
-        event_loop.core.schedule_step(self);
+        event_loop.schedule(Box::new(move || {
+            let arrived = self.parcel.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(result) = arrived {
+                // Cancelled meanwhile: what comes too late is dropped.
+                let _ = finish(self, result.into());
+            }
+        }));
     }
 
     fn abandon(self: Rc<Self>) {

@@ -24,6 +24,7 @@ impl<T> Few<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, thing: T) {
         match self {
             Few::None => *self = Few::One(thing),
@@ -37,6 +38,7 @@ impl<T> Few<T> {
     }
 
     /// Takes out the one thing that `is_it` accepts.
+    #[inline]
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         match self {
             Few::None => None,
@@ -56,11 +58,13 @@ impl<T> Few<T> {
     }
 
     /// Takes everything out.
+    #[inline]
     pub(crate) fn take(&mut self) -> Few<T> {
         std::mem::replace(self, Few::None)
     }
 
     /// Calls `each` with every thing, in order.
+    #[inline]
     pub(crate) fn for_each(self, mut each: impl FnMut(T)) {
         match self {
             Few::None => {}

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker};
 use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
 use crate::handles::Cancel;
+use crate::loop_core::part::step_is_interrupted;
 use crate::loop_core::{Awaiting, LoopHandle};
 use state::{DoneCallback, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish};
@@ -48,6 +49,9 @@ impl<T: 'static> Cancel for PlainCell<T> {
         self.state.has_waiter(registration)
     }
 }
+
+/// Says of a handle of a [`Kind::Yield`] that it has suspended: it is no key of a registration.
+const YIELDED: u32 = u32::MAX;
 
 /// Names a done callback, for [`Future::remove_done_callback`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +102,16 @@ impl<T> Future<T> {
         &self.cell
     }
 
+    /// Its state as it is to be seen now: a yield is done from the next tick on.
+    #[inline]
+    fn state_now(&self) -> &State<T> {
+        let state = self.cell.state();
+        if state.kind == Kind::Yield && !state.done() {
+            self.cell.clone().polled();
+        }
+        state
+    }
+
     /// Ends the registration of this handle; the operation is told if it was still waiting.
     #[inline]
     fn leave(&self) {
@@ -141,12 +155,12 @@ impl<T: 'static> Future<T> {
 
     /// Whether it is finished, failed or cancelled (`Future.done`).
     pub fn done(&self) -> bool {
-        self.cell.state().done()
+        self.state_now().done()
     }
 
     /// Whether it was cancelled (`Future.cancelled`).
     pub fn cancelled(&self) -> bool {
-        self.cell.state().is_cancelled()
+        self.state_now().is_cancelled()
     }
 
     /// The loop it belongs to (`Future.get_loop`).
@@ -163,7 +177,7 @@ impl<T: 'static> Future<T> {
     where
         T: Clone,
     {
-        self.cell.state().copy_result()
+        self.state_now().copy_result()
     }
 
     /// Moves the result out, for a `T` that is not `Clone` or not worth copying. The future stays
@@ -172,7 +186,7 @@ impl<T: 'static> Future<T> {
     /// # Errors
     /// As for [`result`](Self::result).
     pub fn take_result(&self) -> Result<T> {
-        self.cell.state().take_result()
+        self.state_now().take_result()
     }
 
     /// The exception of a failed future, `None` if it has a result (`Future.exception`). The
@@ -181,7 +195,7 @@ impl<T: 'static> Future<T> {
     /// # Errors
     /// [`CancelledError`] if it was cancelled, [`InvalidStateError`] while it is pending.
     pub fn exception(&self) -> Result<Option<Exception>> {
-        let state = self.cell.state();
+        let state = self.state_now();
         let outcome = state.outcome().ok_or(InvalidStateError::NotDone)?;
         match &*outcome {
             Outcome::Cancelled(exception) => Err(exception.clone()),
@@ -223,11 +237,13 @@ impl<T: 'static> Future<T> {
     /// Cancels it, and tells whether it was pending until now (`Future.cancel`). A plain future or
     /// an operation is done at once; a task is asked to stop, see [`Task`](crate::Task).
     pub fn cancel(&self) -> bool {
+        self.state_now();
         self.cell.clone().cancel(&CancelledError::new())
     }
 
     /// The same with a message, which the [`CancelledError`] carries (`Future.cancel(msg)`).
     pub fn cancel_with(&self, message: impl Into<Cow<'static, str>>) -> bool {
+        self.state_now();
         self.cell.clone().cancel(&CancelledError::with_message(message))
     }
 
@@ -282,15 +298,19 @@ impl<T: 'static> Future<T> {
     }
 
     /// Polls, and reads the outcome with `read` once there is one.
-    fn poll_with(&self, cx: &mut Context<'_>, read: impl FnOnce(&Self) -> Result<T>) -> Poll<Result<T>> {
+    fn poll_with(
+        &self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&State<T>, bool) -> Result<T>,
+    ) -> Poll<Result<T>> {
         let state = self.cell.state();
         let core = &state.event_loop.core;
-        let inside = core.awaiting(cx.waker());
-        let interrupted = inside.is_some_and(|task| task.interrupted);
+        let place = core.awaiting(cx.waker());
+        let interrupted = step_is_interrupted();
         let was_registered = self.registration.get() != 0;
-        if let Some(task) = inside
-            && task.directly
-            && task.task == Rc::as_ptr(&self.cell).cast()
+        if state.kind == Kind::Task
+            && place == Awaiting::InTask
+            && core.stepping_at() == Rc::as_ptr(&self.cell).cast()
         {
             return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
         }
@@ -302,7 +322,7 @@ impl<T: 'static> Future<T> {
             return Poll::Ready(Err(self.interrupted_by(error).into()));
         }
         if !state.done() {
-            if inside.is_none() && state.event_loop.another_is_stepping() {
+            if place == Awaiting::Elsewhere && state.event_loop.another_is_stepping() {
                 return Poll::Ready(Err(RuntimeError::OtherLoop.into()));
             }
             if was_registered {
@@ -312,7 +332,17 @@ impl<T: 'static> Future<T> {
                 self.cell.clone().polled();
             }
         }
-        if !state.done() && self.register(cx.waker(), inside) {
+        if state.kind == Kind::Yield && !state.done() {
+            // Nothing is to be waited for but the next turn.
+            self.registration.set(YIELDED);
+            self.cell.clone().waited_for();
+            let waker = cx.waker();
+            state
+                .event_loop
+                .guard("Exception in a waker", || waker.wake_by_ref());
+            return Poll::Pending;
+        }
+        if !state.done() && self.register(state, cx.waker(), place) {
             if interrupted
                 && !was_registered
                 && let Some(error) = core.take_again()
@@ -330,7 +360,7 @@ impl<T: 'static> Future<T> {
         } else {
             None
         };
-        let result = read(self);
+        let result = read(state, Rc::strong_count(&self.cell) == 1);
         Poll::Ready(match arrived_for {
             Some(task) => result.map_err(|error| arrived(error, task)),
             None => result,
@@ -339,18 +369,16 @@ impl<T: 'static> Future<T> {
 
     /// Has whoever polls it told when it is done. False if it is done meanwhile.
     #[inline]
-    fn register(&self, waker: &Waker, inside: Option<Awaiting>) -> bool {
-        let state = self.cell.state();
+    fn register(&self, state: &State<T>, waker: &Waker, place: Awaiting) -> bool {
         let core = &state.event_loop.core;
-        match (inside, core.stepping()) {
-            (Some(Awaiting { directly: true, .. }), Some(task)) => {
+        match core.stepping() {
+            Some(task) if place == Awaiting::InTask => {
                 let key = state.new_key();
                 self.registration.set(key);
-                let part = task.part();
-                part.wait_for(self.cell.clone(), key, core.scope());
+                task.part().wait_for(self.cell.clone(), key, core.scope());
                 state.add_waiter(Waiter::Task(key, task));
             }
-            (inside, around) => {
+            around => {
                 let waker = waker.clone();
                 // Cloning a waker may run anybody's code.
                 if state.done() {
@@ -359,7 +387,7 @@ impl<T: 'static> Future<T> {
                 let key = state.new_key();
                 self.registration.set(key);
                 state.add_waiter(Waiter::Waker(key, waker));
-                if let Some(around) = around.filter(|_| inside.is_some()) {
+                if let Some(around) = around {
                     let cell: Rc<dyn Cancel> = self.cell.clone();
                     around
                         .part()
@@ -395,12 +423,9 @@ impl<T: Clone + 'static> StdFuture for Future<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        self.poll_with(cx, |future| {
-            if Rc::strong_count(&future.cell) == 1 {
-                future.take_result()
-            } else {
-                future.result()
-            }
+        self.poll_with(cx, |state, is_last_handle| match is_last_handle {
+            true => state.take_result(),
+            false => state.copy_result(),
         })
     }
 }
@@ -419,7 +444,7 @@ impl<T> Drop for Future<T> {
 
 impl<T> fmt::Debug for Future<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.cell.state();
+        let state = self.state_now();
         let outcome = match state.outcome().as_deref() {
             None => "pending",
             Some(Outcome::Failed(_)) => "failed",
@@ -441,7 +466,7 @@ impl<T: 'static> StdFuture for Take<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        self.future.poll_with(cx, Future::take_result)
+        self.future.poll_with(cx, |state, _| state.take_result())
     }
 }
 

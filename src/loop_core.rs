@@ -10,6 +10,7 @@ mod failures;
 pub(crate) mod part;
 mod poll_bound;
 mod scope;
+mod step;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -26,8 +27,9 @@ use crate::hooks::ExceptionContext;
 use crate::ready::Job;
 use crate::selector::Selector;
 use crate::threadsafe::{ThreadsafeHandle, set_home};
-pub(crate) use core::{Awaiting, Core, Kept, Stepper};
+pub(crate) use core::{Awaiting, Core, Kept};
 pub(crate) use scope::{Place, Scope};
+pub(crate) use step::{Step, Stepper};
 
 /// How long the system gets to deliver I/O before an automatic fake clock jumps.
 const GRACE_BEFORE_JUMP: Duration = Duration::from_millis(20);
@@ -70,7 +72,16 @@ pub fn get_running_loop() -> Result<LoopHandle> {
 
 /// The cancellation that is due in the task that is being stepped, for an await that is no future of
 /// the loop.
+#[inline]
 pub(crate) fn take_cancellation() -> Option<CancelledError> {
+    if part::step_is_interrupted() {
+        take_cancellation_of_step()
+    } else {
+        None
+    }
+}
+
+fn take_cancellation_of_step() -> Option<CancelledError> {
     let taken = RUNNING.try_with(|running| {
         let running = running.borrow();
         running.as_ref()?.core.take_cancellation()
@@ -394,10 +405,10 @@ impl LoopHandle {
     }
 
     /// Runs one job: the only place where callbacks are called.
-    fn run_job(&self, job: Job) {
+    fn run_job(&self, job: Job<dyn Stepper>) {
         match job {
             Job::Callback(callback) => callback(),
-            Job::Step(step) => step.run(),
+            Job::Step(task) => self.step(task),
             Job::Timer(key) => {
                 let callback = self.core.timers.borrow_mut().take(key);
                 if let Some(callback) = callback {

@@ -39,7 +39,7 @@ impl<S, F: StdFuture> Pinned<S, F> {
     }
 
     /// Polls the coroutine once; `None` if it is gone, or is being polled or dropped already.
-    pub(crate) fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Option<Poll<F::Output>> {
+    pub(crate) fn poll_coroutine(self: &Rc<Self>, cx: &mut Context<'_>) -> Option<Poll<F::Output>> {
         let _busy = Busy::begin(&self.busy)?;
         // SAFETY: `busy` was false and is true until this returns (or unwinds), and whoever makes
         // a reference to the coroutine (here and in `drop_coroutine`) sets it first: this is the
@@ -56,7 +56,7 @@ impl<S, F: StdFuture> Pinned<S, F> {
         let Some(_busy) = Busy::begin(&self.busy) else {
             return false;
         };
-        // SAFETY: as in `poll`, `busy` makes this the only reference; assigning drops the old
+        // SAFETY: as in `poll_coroutine`, `busy` makes this the only reference; assigning drops the old
         // value where it is.
         unsafe { *self.coroutine.get() = None };
         true
@@ -98,6 +98,7 @@ impl<'a> Lent<'a> {
     }
 
     /// Calls `poll` with the waker.
+    #[inline]
     pub(crate) fn lend<R>(&self, poll: impl FnOnce(&Waker) -> R) -> R {
         let raw = RawWaker::new(std::ptr::from_ref(self).cast(), &LENT);
         // SAFETY: the functions of `LENT` keep the contract of a waker for a pointer to a `Lent`
@@ -108,13 +109,15 @@ impl<'a> Lent<'a> {
     }
 
     /// Whether it was woken during the poll.
+    #[inline]
     pub(crate) fn was_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
     /// What the clones of the waker share, if it was cloned.
-    pub(crate) fn into_cloned(self) -> Option<Arc<RemoteWaker>> {
-        self.cloned.into_inner()
+    #[inline]
+    pub(crate) fn cloned(&self) -> Option<&Arc<RemoteWaker>> {
+        self.cloned.get()
     }
 }
 
@@ -160,7 +163,8 @@ mod tests {
             })
         });
         assert!(lent.was_woken());
-        let shared = lent.into_cloned().unwrap();
+        let shared = lent.cloned().unwrap().clone();
+        drop(lent);
         assert!(clone.will_wake(&shared.waker()));
         drop((clone, shared));
         assert_eq!(inbox.outside(), 0);
@@ -194,11 +198,11 @@ mod tests {
             busy: Cell::new(false),
         });
         let mut cx = Context::from_waker(Waker::noop());
-        assert_eq!(task.poll(&mut cx), Some(Poll::Pending));
+        assert_eq!(task.poll_coroutine(&mut cx), Some(Poll::Pending));
         assert_eq!(refused.get(), Some(false));
         assert_eq!(Rc::strong_count(&alive), 2);
         assert!(task.drop_coroutine());
         assert_eq!(Rc::strong_count(&alive), 1);
-        assert_eq!(task.poll(&mut cx), None);
+        assert_eq!(task.poll_coroutine(&mut cx), None);
     }
 }

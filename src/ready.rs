@@ -10,12 +10,10 @@ use std::rc::Rc;
 
 use crate::handles::{Callback, IoEvent, TaskControl, TimerKey};
 
-/// What the loop runs again and again, or owns: a task, an operation.
+/// What the loop keeps alive: a task, an operation.
 pub(crate) trait Runnable {
-    /// One step.
-    fn run(self: Rc<Self>);
-    /// Something happened that it waits for: it is to be scheduled, once.
-    fn wake(self: Rc<Self>);
+    /// Something happened that it waits for.
+    fn wake(self: Rc<Self>) {}
     /// The loop closes: let go of everything.
     fn abandon(self: Rc<Self>);
     /// It, if it is a task.
@@ -29,9 +27,9 @@ pub(crate) trait Runnable {
 }
 
 /// A job taken from the queue.
-pub(crate) enum Job {
+pub(crate) enum Job<S: ?Sized> {
     Callback(Callback),
-    Step(Rc<dyn Runnable>),
+    Step(Rc<S>),
     Timer(TimerKey),
     Io(IoEvent),
 }
@@ -48,10 +46,10 @@ enum Lane {
     Io,
 }
 
-#[derive(Default)]
-pub(crate) struct ReadyQueue {
+/// The queue; `S` is what is stepped, a task.
+pub(crate) struct ReadyQueue<S: ?Sized> {
     entries: VecDeque<Entry>,
-    steps: VecDeque<Rc<dyn Runnable>>,
+    steps: VecDeque<Rc<S>>,
     timers: VecDeque<TimerKey>,
     events: VecDeque<IoEvent>,
     /// Position of the first entry.
@@ -60,11 +58,25 @@ pub(crate) struct ReadyQueue {
     batch_end: u64,
 }
 
-impl ReadyQueue {
+impl<S: ?Sized> Default for ReadyQueue<S> {
+    fn default() -> ReadyQueue<S> {
+        ReadyQueue {
+            entries: VecDeque::new(),
+            steps: VecDeque::new(),
+            timers: VecDeque::new(),
+            events: VecDeque::new(),
+            front: 0,
+            batch_end: 0,
+        }
+    }
+}
+
+impl<S: ?Sized> ReadyQueue<S> {
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    #[inline]
     fn end(&self) -> u64 {
         self.front + self.entries.len() as u64
     }
@@ -76,7 +88,8 @@ impl ReadyQueue {
         position
     }
 
-    pub(crate) fn push_step(&mut self, step: Rc<dyn Runnable>) {
+    #[inline]
+    pub(crate) fn push_step(&mut self, step: Rc<S>) {
         self.steps.push_back(step);
         self.one_more(Lane::Step);
     }
@@ -92,6 +105,7 @@ impl ReadyQueue {
     }
 
     /// Counts up the last entry if it is of this lane and not part of the running batch.
+    #[inline]
     fn one_more(&mut self, lane: Lane) {
         let in_batch = self.end() <= self.batch_end;
         match self.entries.back_mut() {
@@ -117,7 +131,13 @@ impl ReadyQueue {
         self.batch_end = self.end();
     }
 
-    pub(crate) fn next_in_batch(&mut self) -> Option<Job> {
+    /// Names the batch that is running, or was the last to run: each has another number.
+    pub(crate) fn batch(&self) -> u64 {
+        self.batch_end
+    }
+
+    #[inline]
+    pub(crate) fn next_in_batch(&mut self) -> Option<Job<S>> {
         if self.front == self.batch_end {
             return None;
         }
@@ -125,7 +145,8 @@ impl ReadyQueue {
     }
 
     /// The next job, in the batch or not.
-    pub(crate) fn next(&mut self) -> Option<Job> {
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Job<S>> {
         let lane = match self.entries.front_mut()? {
             Entry::Next(lane, count) if *count > 1 => {
                 *count -= 1;
@@ -147,7 +168,7 @@ impl ReadyQueue {
     }
 
     /// The tasks and operations that wait for a step.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = &Rc<dyn Runnable>> {
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Rc<S>> {
         self.steps.iter()
     }
 }
@@ -161,7 +182,7 @@ mod tests {
         KeyData::from_ffi((1 << 32) | n).into()
     }
 
-    fn names(queue: &mut ReadyQueue) -> Vec<String> {
+    fn names(queue: &mut ReadyQueue<()>) -> Vec<String> {
         let mut names = Vec::new();
         while let Some(job) = queue.next_in_batch() {
             names.push(match job {
@@ -174,7 +195,7 @@ mod tests {
 
     #[test]
     fn kinds_of_work_keep_one_common_order() {
-        let mut queue = ReadyQueue::default();
+        let mut queue = ReadyQueue::<()>::default();
         queue.push_timer(timer(1));
         queue.push_timer(timer(2));
         queue.push_callback(Box::new(|| ()));
@@ -194,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_batch_does_not_grow_while_it_runs() {
-        let mut queue = ReadyQueue::default();
+        let mut queue = ReadyQueue::<()>::default();
         queue.push_timer(timer(1));
         queue.begin_batch();
         queue.push_timer(timer(2));
@@ -206,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_position_names_one_callback_for_ever() {
-        let mut queue = ReadyQueue::default();
+        let mut queue = ReadyQueue::<()>::default();
         let first = queue.push_callback(Box::new(|| ()));
         queue.push_timer(timer(1));
         let second = queue.push_callback(Box::new(|| ()));

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
-use crate::loop_core::{LoopHandle, Scope, get_running_loop};
+use crate::loop_core::{Awaiting, LoopHandle, Scope, get_running_loop};
 
 /// How a body has ended.
 pub(crate) enum Ended<T> {
@@ -74,7 +74,7 @@ fn poll_in<T, F: StdFuture<Output = Result<T>>>(
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
     let core = &event_loop.core;
-    let foreign = !core.awaiting(cx.waker()).is_some_and(|task| task.directly);
+    let foreign = core.awaiting(cx.waker()) != Awaiting::InTask;
     scope.begin_poll(event_loop, foreign.then(|| cx.waker()));
     let polling = Polling {
         event_loop,

@@ -15,7 +15,6 @@ use crate::ready::Runnable;
 
 struct Sleep {
     state: State<()>,
-    /// `None` if it is a bare yield.
     timer: RefCell<Option<TimerHandle>>,
     /// Set while a callback waits for it.
     kept: Kept,
@@ -24,13 +23,6 @@ struct Sleep {
 impl FutureCell<()> for Sleep {
     fn state(&self) -> &State<()> {
         &self.state
-    }
-
-    fn waited_for(self: Rc<Self>) {
-        // A bare yield: whoever waits goes to the back of the ready queue at once.
-        if self.timer.borrow().is_none() {
-            self.run();
-        }
     }
 
     fn keep(self: Rc<Self>) {
@@ -57,13 +49,6 @@ impl Cancel for Sleep {
 }
 
 impl Runnable for Sleep {
-    fn run(self: Rc<Self>) {
-        // It may have been cancelled, or have yielded before.
-        let _ = finish(self, Outcome::Result(()));
-    }
-
-    fn wake(self: Rc<Self>) {}
-
     fn abandon(self: Rc<Self>) {
         self.state.set_seen();
         let _ = finish(self, Outcome::Failed(RuntimeError::LoopClosed.into()));
@@ -76,6 +61,54 @@ impl Drop for Sleep {
         if let Some(timer) = &*self.timer.borrow() {
             timer.cancel();
         }
+    }
+}
+
+/// A sleep of zero, a bare yield. It is done as soon as somebody waits for it, who then goes to the
+/// back of the ready queue; for whoever asks, it is done from the next batch on. So the loop need not
+/// know of it.
+struct Yield {
+    state: State<()>,
+    made_in_batch: u64,
+}
+
+impl Yield {
+    fn complete(self: Rc<Self>) {
+        let outcome = if self.state.event_loop.is_closed() {
+            self.state.set_seen();
+            Outcome::Failed(RuntimeError::LoopClosed.into())
+        } else {
+            Outcome::Result(())
+        };
+        // It may be done, or have been cancelled.
+        let _ = finish(self, outcome);
+    }
+}
+
+impl FutureCell<()> for Yield {
+    fn state(&self) -> &State<()> {
+        &self.state
+    }
+
+    fn polled(self: Rc<Self>) {
+        let event_loop = &self.state.event_loop;
+        if event_loop.core.batch() != self.made_in_batch || event_loop.is_closed() {
+            self.complete();
+        }
+    }
+
+    fn waited_for(self: Rc<Self>) {
+        self.complete();
+    }
+}
+
+impl Cancel for Yield {
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
+        finish(self, Outcome::cancelled(error)).is_ok()
+    }
+
+    fn is_awaited(&self, registration: u32) -> bool {
+        self.state.has_waiter(registration)
     }
 }
 
@@ -113,24 +146,26 @@ impl LoopHandle {
         if self.is_closed() {
             return Future::failed(self, RuntimeError::LoopClosed);
         }
+        let Some(when) = when else {
+            return Future::of(Rc::new(Yield {
+                state: State::pending(self.clone(), Kind::Yield),
+                made_in_batch: self.core.batch(),
+            }));
+        };
         let sleep = Rc::new(Sleep {
             state: State::pending(self.clone(), Kind::Operation),
             timer: RefCell::new(None),
             kept: Kept::default(),
         });
-        match when {
-            None => self.core.schedule_step(sleep.clone()),
-            Some(when) => {
-                let sleeper = Rc::downgrade(&sleep);
-                let wake = move || {
-                    if let Some(sleeper) = sleeper.upgrade() {
-                        sleeper.run();
-                    }
-                };
-                let timer = self.set_timer(when, Box::new(wake));
-                sleep.timer.replace(Some(timer));
+        let sleeper = Rc::downgrade(&sleep);
+        let wake = move || {
+            if let Some(sleeper) = sleeper.upgrade() {
+                // It may have been cancelled.
+                let _ = finish(sleeper, Outcome::Result(()));
             }
-        }
+        };
+        let timer = self.set_timer(when, Box::new(wake));
+        sleep.timer.replace(Some(timer));
         Future::of(sleep)
     }
 }
@@ -194,6 +229,7 @@ pub struct YieldNow {
 impl StdFuture for YieldNow {
     type Output = Result<()>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.yielded {
             self.yielded = true;

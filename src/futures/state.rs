@@ -61,14 +61,16 @@ pub(crate) enum Kind {
     Future,
     Task,
     /// It does something of its own when it is polled or waited for, or not waited for any more: only
-    /// of this kind the [`FutureCell`] is told.
+    /// of this kind, and the next, the [`FutureCell`] is told.
     Operation,
+    /// The same, and it is done as soon as it is awaited; but the await takes a tick.
+    Yield,
 }
 
 impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Future | Kind::Operation => "Future",
+            Kind::Future | Kind::Operation | Kind::Yield => "Future",
             Kind::Task => "Task",
         }
     }
@@ -118,7 +120,7 @@ impl<T> State<T> {
     }
 
     pub(super) fn is_operation(&self) -> bool {
-        self.kind == Kind::Operation
+        matches!(self.kind, Kind::Operation | Kind::Yield)
     }
 
     /// The outcome, once there is one.
@@ -269,19 +271,30 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Drop for State<T> {
-    fn drop(&mut self) {
+impl<T> State<T> {
+    /// Values and closures are the user's: a panic while one is dropped is reported.
+    fn drop_contents(&mut self) {
         const WHERE: &str = "Exception while a future was dropped";
         self.report_unseen(|| None);
-        // Values and closures are the user's: a panic while one is dropped is reported.
         match std::mem::replace(self.phase.get_mut(), Phase::Done(Outcome::Taken)) {
-            Phase::Done(Outcome::Result(value)) if std::mem::needs_drop::<T>() => {
-                self.event_loop.guard(WHERE, || drop(value));
-            }
+            Phase::Done(outcome) => self.event_loop.guard(WHERE, || drop(outcome)),
             Phase::Pending(waiters) => {
                 waiters.for_each(|waiter| self.event_loop.guard(WHERE, || drop(waiter)))
             }
-            Phase::Done(_) => {}
+        }
+    }
+}
+
+impl<T> Drop for State<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let is_empty = match self.phase.get_mut() {
+            Phase::Pending(waiters) => waiters.is_empty(),
+            Phase::Done(Outcome::Result(_)) => !std::mem::needs_drop::<T>(),
+            Phase::Done(outcome) => matches!(outcome, Outcome::Taken),
+        };
+        if !is_empty {
+            self.drop_contents();
         }
     }
 }
@@ -332,7 +345,13 @@ pub(crate) fn finish<T: 'static>(
         cell.release();
     }
     waiters.for_each(|waiter| match waiter {
-        Waiter::Task(key, task) => task.woken_by(Rc::as_ptr(&cell).cast(), key),
+        Waiter::Task(key, task) => {
+            let part = task.part();
+            part.stop_waiting_for(Rc::as_ptr(&cell).cast(), key);
+            if part.wake() {
+                state.event_loop.core.schedule_step(task);
+            }
+        }
         Waiter::Waker(_, waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
         Waiter::Callback(_, callback) => schedule_callback(&cell, callback),
     });

@@ -11,9 +11,9 @@ use slotmap::{Key, SlotMap};
 
 use super::LoopHandle;
 use super::failures::Marked;
-use super::part::TaskPart;
 use super::poll_bound::PollBound;
 use super::scope::Scope;
+use super::step::Stepper;
 use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
@@ -28,34 +28,21 @@ const COMPLETIONS_PER_STEP: u32 = 16;
 /// The largest receive buffer that the loop keeps.
 const SCRATCH_LIMIT: usize = 256 * 1024;
 
-/// A task, as the futures it awaits see it.
-pub(crate) trait Stepper: Runnable {
-    fn part(&self) -> &TaskPart;
-    /// A future that it waits for is done.
-    fn woken_by(self: Rc<Self>, future: *const (), registration: u32);
-    /// Cancels all that it is suspended at and that the scope's body has polled; false if there is
-    /// nothing.
-    fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool;
-}
-
-/// The task that an await is in.
-#[derive(Clone, Copy)]
-pub(crate) struct Awaiting {
-    /// Where it is.
-    pub(crate) task: *const (),
-    /// It is polled with the task's waker, and not with one of something inside it.
-    pub(crate) directly: bool,
-    /// There may be a cancellation to deliver.
-    pub(crate) interrupted: bool,
-}
-
-pub(super) struct Stepping {
-    task: Rc<dyn Stepper>,
-    waker: WakerIdentity,
+/// Where an await is polled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaiting {
+    /// In a task's step, with the task's own waker.
+    InTask,
+    /// In a task's step, with a waker of something inside the task.
+    InsideTask,
+    /// Not in a step of this loop.
+    Elsewhere,
 }
 
 /// What tells one waker from another (as `Waker::will_wake` does).
 type WakerIdentity = (*const (), *const RawWakerVTable);
+
+const NO_WAKER: WakerIdentity = (std::ptr::null(), std::ptr::null());
 
 fn identity(waker: &Waker) -> WakerIdentity {
     (waker.data(), std::ptr::from_ref(waker.vtable()))
@@ -92,7 +79,7 @@ pub(super) enum Cancelling {
 pub(crate) struct Core {
     pub(super) id: u64,
     pub(super) clock: LoopClock,
-    pub(super) ready: RefCell<ReadyQueue>,
+    pub(super) ready: RefCell<ReadyQueue<dyn Stepper>>,
     pub(super) timers: RefCell<Timers>,
     pub(super) selector: Rc<Selector>,
     pub(super) inbox: Arc<Inbox>,
@@ -102,9 +89,11 @@ pub(crate) struct Core {
     /// Tasks that have not finished.
     pub(super) tasks: Cell<usize>,
     tasks_made: Cell<u64>,
-    pub(super) stepping: RefCell<Option<Stepping>>,
+    /// The task that is being stepped, and the waker it is polled with.
+    pub(super) stepping: RefCell<Option<Rc<dyn Stepper>>>,
+    stepping_waker: Cell<WakerIdentity>,
     /// The steps around that one, if it was begun eagerly.
-    outer_steps: RefCell<Vec<Stepping>>,
+    outer_steps: RefCell<Vec<(Rc<dyn Stepper>, WakerIdentity)>>,
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
     moments: Cell<u64>,
@@ -143,6 +132,7 @@ impl Core {
             tasks: Cell::new(0),
             tasks_made: Cell::new(0),
             stepping: RefCell::new(None),
+            stepping_waker: Cell::new(NO_WAKER),
             outer_steps: RefCell::default(),
             scope: RefCell::new(None),
             moments: Cell::new(0),
@@ -231,7 +221,8 @@ impl Core {
     }
 
     /// Schedules a step. A closed loop lets go of it at once.
-    pub(crate) fn schedule_step(&self, step: Rc<dyn Runnable>) {
+    #[inline]
+    pub(crate) fn schedule_step(&self, step: Rc<dyn Stepper>) {
         if self.closed.get() && !self.closing.get() {
             step.abandon();
         } else {
@@ -268,10 +259,15 @@ impl Core {
     pub(crate) fn runnables(&self) -> Vec<Rc<dyn Runnable>> {
         let (owned, ready) = (self.owned.borrow(), self.ready.borrow());
         let (inner, outer) = (self.stepping.borrow(), self.outer_steps.borrow());
-        let stepping = outer.iter().chain(inner.as_ref());
-        let stepping = stepping.map(|stepping| stepping.task.clone() as Rc<dyn Runnable>);
-        let known = owned.values().chain(ready.steps()).cloned();
-        known.chain(stepping).collect()
+        let stepping = outer.iter().map(|(task, _)| task).chain(inner.as_ref());
+        let stepping = stepping.map(|task| task.clone() as Rc<dyn Runnable>);
+        let ready = ready.steps().map(|step| step.clone() as Rc<dyn Runnable>);
+        owned.values().cloned().chain(ready).chain(stepping).collect()
+    }
+
+    /// Names the batch that is running: see [`ReadyQueue::batch`].
+    pub(crate) fn batch(&self) -> u64 {
+        self.ready.borrow().batch()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
@@ -286,29 +282,38 @@ impl Core {
         RemoteWaker::new(&self.inbox)
     }
 
-    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
-        &self.inbox
-    }
-
-    /// Says which task is being stepped, and with which waker. True if it is inside another's step.
-    pub(crate) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) -> bool {
-        let waker = identity(waker);
-        let Some(outer) = self.stepping.replace(Some(Stepping { task, waker })) else {
-            return false;
-        };
-        self.outer_steps.borrow_mut().push(outer);
-        true
+    /// Says which task is being stepped, and with which waker.
+    #[inline]
+    pub(super) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) {
+        self.stepping_waker.set(identity(waker));
+        self.stepping.replace(Some(task));
     }
 
     /// The step is over.
-    pub(crate) fn clear_stepping(&self, is_inner: bool) {
-        let outer = if is_inner {
-            self.outer_steps.borrow_mut().pop()
-        } else {
-            None
-        };
-        let ended = self.stepping.replace(outer);
+    #[inline]
+    pub(super) fn clear_stepping(&self) {
+        self.stepping_waker.set(NO_WAKER);
+        let ended = self.stepping.take();
         drop(ended);
+    }
+
+    /// Another task's step is begun inside of one. False if none is being made.
+    pub(super) fn suspend_stepping(&self) -> bool {
+        let outer = self.stepping.take();
+        let waker = self.stepping_waker.replace(NO_WAKER);
+        let is_inner = outer.is_some();
+        let outer = outer.map(|task| (task, waker));
+        self.outer_steps.borrow_mut().extend(outer);
+        is_inner
+    }
+
+    /// That one is over.
+    pub(super) fn resume_stepping(&self) {
+        let outer = self.outer_steps.borrow_mut().pop();
+        if let Some((task, waker)) = outer {
+            self.stepping_waker.set(waker);
+            self.stepping.replace(Some(task));
+        }
     }
 
     /// Whether this task is being stepped, inside of all others.
@@ -316,37 +321,40 @@ impl Core {
         let stepping = self.stepping.borrow();
         stepping
             .as_ref()
-            .is_some_and(|stepping| Rc::ptr_eq(&stepping.task, task))
+            .is_some_and(|stepping| Rc::ptr_eq(stepping, task))
     }
 
     /// The task that is being stepped, whoever polls inside it.
+    #[inline]
     pub(crate) fn stepping(&self) -> Option<Rc<dyn Stepper>> {
-        let stepping = self.stepping.borrow();
-        stepping.as_ref().map(|stepping| stepping.task.clone())
+        self.stepping.borrow().clone()
     }
 
-    /// An await is polled with this waker: in which task that is.
+    /// Where an await that is polled with this waker is.
     #[inline]
-    pub(crate) fn awaiting(&self, waker: &Waker) -> Option<Awaiting> {
-        let stepping = self.stepping.borrow();
-        let stepping = stepping.as_ref()?;
-        Some(Awaiting {
-            task: Rc::as_ptr(&stepping.task).cast(),
-            directly: stepping.waker == identity(waker),
-            interrupted: stepping.task.part().is_interrupted(),
-        })
+    pub(crate) fn awaiting(&self, waker: &Waker) -> Awaiting {
+        if self.stepping_waker.get() == identity(waker) {
+            Awaiting::InTask
+        } else if self.stepping.borrow().is_some() {
+            Awaiting::InsideTask
+        } else {
+            Awaiting::Elsewhere
+        }
     }
 
-    /// The same for an await that has suspended and goes on: takes the cancellation that is due at
-    /// it, if there is one.
+    /// Where the future of the task is that is being stepped.
     #[inline]
+    pub(crate) fn stepping_at(&self) -> *const () {
+        let stepping = self.stepping.borrow();
+        let task = stepping.as_ref().map(Rc::as_ptr);
+        task.map_or(std::ptr::null(), <*const dyn Stepper>::cast)
+    }
+
+    /// An await that has suspended goes on: takes the cancellation that is due at it, if there is one.
     pub(crate) fn take_cancellation(&self) -> Option<CancelledError> {
         // No code of a user's runs in there.
         let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.task.part();
-        if !part.is_interrupted() {
-            return None;
-        }
+        let part = stepping.as_ref()?.part();
         part.take_cancellation(self.scope().as_ref())
     }
 
@@ -354,17 +362,18 @@ impl Core {
     /// passed on has arrived.
     pub(crate) fn resumed(&self) -> Option<u64> {
         let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.task.part();
+        let part = stepping.as_ref()?.part();
         part.resumed(self.scope().as_ref()).then_some(part.number)
     }
 
     /// An await begins: takes the cancellation that is to be delivered once more.
     pub(crate) fn take_again(&self) -> Option<CancelledError> {
         let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.task.part();
+        let part = stepping.as_ref()?.part();
         part.take_again(self.scope().as_ref())
     }
 
+    #[inline]
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {
         self.scope.borrow().clone()
     }
@@ -376,10 +385,12 @@ impl Core {
     }
 
     /// Makes a scope the innermost one and returns what was that before.
+    #[inline]
     pub(crate) fn exchange_scope(&self, scope: Option<Rc<Scope>>) -> Option<Rc<Scope>> {
         self.scope.replace(scope)
     }
 
+    #[inline]
     pub(super) fn renew_completions(&self) {
         self.completions_left.set(COMPLETIONS_PER_STEP);
     }

@@ -26,6 +26,15 @@ pub(crate) enum Phase {
     Done,
 }
 
+/// Whether a step was begun.
+pub(crate) enum Begun {
+    Yes,
+    /// It is done, or in the middle of one.
+    NotNow,
+    /// It is not stepped any more, but ends.
+    Cancelled,
+}
+
 /// What is true of a task at the moment. Each is a bit, so that one look shows that nothing unusual
 /// is going on, which is nearly always so.
 #[derive(Clone, Copy)]
@@ -48,11 +57,33 @@ pub(crate) enum Flag {
     Due = 1 << 7,
     /// Its cancellation is being passed on: tasks may wait for each other in a circle.
     PassingOn = 1 << 8,
+    /// `waits` is not empty.
+    Waits = 1 << 9,
+    /// There is an `Extra`.
+    Extra = 1 << 10,
 }
 
 /// With none of these no await has anything to deliver.
 const INTERRUPTED: u16 =
     Flag::MustCancel as u16 | Flag::PassedOn as u16 | Flag::Again as u16 | Flag::ScopeCancelled as u16;
+
+thread_local! {
+    /// Whether the step that is being made on this thread may have a cancellation to deliver: for its
+    /// awaits, which are many, and nearly never have one.
+    static INTERRUPTED_STEP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether an await of the step that is being made may have a cancellation to deliver. It may say so
+/// in vain, but never fails to.
+#[inline]
+pub(crate) fn step_is_interrupted() -> bool {
+    INTERRUPTED_STEP.get()
+}
+
+/// From here on another step is being made than the one that was begun last.
+pub(super) fn may_be_interrupted() {
+    INTERRUPTED_STEP.set(true);
+}
 
 /// What a task has beyond a future, but for the coroutine.
 pub(crate) struct TaskPart {
@@ -111,6 +142,11 @@ impl WakerWait {
     }
 }
 
+/// Whether what was polled in the one scope counts for the other; everything counts for none.
+fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
+    scope.is_none_or(|scope| polled_in.is_some_and(|inner| inner.is_in(scope)))
+}
+
 impl TaskPart {
     pub(crate) fn new(number: u64) -> TaskPart {
         TaskPart {
@@ -135,6 +171,9 @@ impl TaskPart {
     pub(crate) fn set(&self, flag: Flag, is_so: bool) {
         let others = self.flags.get() & !(flag as u16);
         self.flags.set(if is_so { others | flag as u16 } else { others });
+        if is_so && flag as u16 & INTERRUPTED != 0 {
+            may_be_interrupted();
+        }
     }
 
     /// Takes a flag away and tells whether it was set.
@@ -167,6 +206,56 @@ impl TaskPart {
         self.scope_requests.get()
     }
 
+    #[inline]
+    pub(crate) fn begin_step(&self) -> Begun {
+        let flags = self.flags.get();
+        self.flags
+            .set(flags & !(Flag::Scheduled as u16 | Flag::Doomed as u16 | Flag::Due as u16));
+        let phase = self.phase.get();
+        if phase == Phase::Done || phase == Phase::Stepping {
+            return Begun::NotNow;
+        }
+        if flags & Flag::MustCancel as u16 != 0 {
+            // One that was cancelled before it began never runs.
+            if phase == Phase::New || flags & Flag::Doomed as u16 != 0 {
+                return Begun::Cancelled;
+            }
+            self.set(Flag::Due, true);
+        }
+        self.phase.set(Phase::Stepping);
+        self.steps.set(self.steps.get().wrapping_add(1));
+        INTERRUPTED_STEP.set(flags & INTERRUPTED != 0);
+        Begun::Yes
+    }
+
+    /// Something that it waits for has happened. True if a step is to be scheduled.
+    #[inline]
+    pub(crate) fn wake(&self) -> bool {
+        match self.phase.get() {
+            Phase::Done => false,
+            Phase::Stepping => {
+                self.set(Flag::WokenInStep, true);
+                false
+            }
+            Phase::New | Phase::Suspended => self.is_to_be_scheduled(),
+        }
+    }
+
+    /// True if there is no step in the ready queue; then the caller is to put one there.
+    #[inline]
+    pub(super) fn is_to_be_scheduled(&self) -> bool {
+        let is_scheduled = self.is(Flag::Scheduled);
+        self.set(Flag::Scheduled, true);
+        !is_scheduled
+    }
+
+    /// Whether a step that has just suspended needs no more than perhaps to be scheduled again: no
+    /// cancellation, nothing that it waits for.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.flags.get() & (INTERRUPTED | Flag::Waits as u16) == 0
+    }
+
     /// It waits for this future; `registration` tells it from others on the same one.
     #[inline]
     pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
@@ -176,6 +265,7 @@ impl TaskPart {
             step: self.steps.get(),
             scope,
         });
+        self.set(Flag::Waits, true);
     }
 
     /// It does not any more.
@@ -184,14 +274,19 @@ impl TaskPart {
         let is_it = |wait: &Wait| {
             wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
         };
-        let ended = self.waits.borrow_mut().remove(is_it);
+        let mut waits = self.waits.borrow_mut();
+        let ended = waits.remove(is_it);
+        self.set(Flag::Waits, !waits.is_empty());
+        drop(waits);
         drop(ended);
     }
 
     /// The end: it waits for nothing.
     pub(crate) fn stop_waiting(&self) {
-        let ended = self.waits.take();
-        drop(ended);
+        if self.take(Flag::Waits) {
+            let ended = self.waits.take();
+            drop(ended);
+        }
     }
 
     /// Takes the cancellation that is due at an await in this scope, if there is one.
@@ -243,19 +338,24 @@ impl TaskPart {
         self.is(Flag::MustCancel) || self.is(Flag::PassedOn)
     }
 
+    #[inline]
     pub(crate) fn remote(&self) -> Option<Arc<RemoteWaker>> {
-        self.extra.borrow().as_ref()?.remote.upgrade()
+        if self.is(Flag::Extra) {
+            self.extra.borrow().as_ref()?.remote.upgrade()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn set_remote(&self, remote: &Arc<RemoteWaker>) {
-        self.extra.borrow_mut().get_or_insert_default().remote = Arc::downgrade(remote);
+        self.edit_extra(|extra| extra.remote = Arc::downgrade(remote));
     }
 
     /// Whether it is suspended at a future of this crate.
     pub(crate) fn is_waiting(&self) -> bool {
         let waits = self.waits.borrow();
         waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
-            || !self.waits_by_wakers(|_| true).is_empty()
+            || !self.waits_by_wakers(None).is_empty()
     }
 
     /// Enters a future that something in the task waits for by a waker of its own.
@@ -267,6 +367,7 @@ impl TaskPart {
     ) {
         const SMALLEST: usize = 32;
         let ended = {
+            self.set(Flag::Extra, true);
             let mut extra = self.extra.borrow_mut();
             let extra = extra.get_or_insert_default();
             extra.by_wakers.push(WakerWait {
@@ -287,32 +388,31 @@ impl TaskPart {
         drop(ended);
     }
 
-    /// What is waited for by other wakers than the task's own, in the scopes that count.
-    pub(crate) fn waits_by_wakers(&self, counts: impl Fn(Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
+    /// What is waited for by other wakers than the task's own, in a scope or anywhere.
+    pub(crate) fn waits_by_wakers(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
         let extra = self.extra.borrow();
         let waits = extra.as_ref().map_or(&[][..], |extra| &extra.by_wakers);
         waits
             .iter()
-            .filter(|wait| counts(wait.scope.as_ref()))
+            .filter(|wait| is_in(wait.scope.as_ref(), scope))
             .filter_map(WakerWait::awaited)
             .collect()
     }
 
     /// Whether it is suspended at something that the scope's body has polled.
     pub(crate) fn waits_in(&self, scope: &Rc<Scope>) -> bool {
-        let counts = |inner: Option<&Rc<Scope>>| inner.is_some_and(|inner| inner.is_in(scope));
-        !self.current_waits(counts).is_empty() || !self.waits_by_wakers(counts).is_empty()
+        !self.current_waits(Some(scope)).is_empty() || !self.waits_by_wakers(Some(scope)).is_empty()
     }
 
-    /// What it is suspended at, in the scopes that count. All of it is pending: what is done has left
+    /// What it is suspended at, in a scope or anywhere. All of it is pending: what is done has left
     /// the list.
-    pub(crate) fn current_waits(&self, counts: impl Fn(Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
+    pub(crate) fn current_waits(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
         let waits = self.waits.borrow();
-        let current = |wait: &&Wait| wait.step == self.steps.get() && counts(wait.scope.as_ref());
+        let counts = |wait: &&Wait| wait.step == self.steps.get() && is_in(wait.scope.as_ref(), scope);
         waits
             .as_slice()
             .iter()
-            .filter(current)
+            .filter(counts)
             .map(|wait| wait.future.clone())
             .collect()
     }
@@ -344,13 +444,14 @@ impl TaskPart {
     }
 
     pub(crate) fn edit_extra(&self, edit: impl FnOnce(&mut Extra)) {
+        self.set(Flag::Extra, true);
         edit(self.extra.borrow_mut().get_or_insert_default());
     }
 
     /// Keeps what an await is to deliver.
     pub(crate) fn keep_cancellation(&self, error: &CancelledError) {
         let kept = (!error.is_plain(self.number)).then(|| error.clone());
-        if kept.is_some() || self.extra.borrow().is_some() {
+        if kept.is_some() || self.is(Flag::Extra) {
             self.edit_extra(|extra| extra.cancellation = kept);
         }
     }
@@ -364,30 +465,39 @@ impl TaskPart {
 
     /// The end: its context, to be dropped.
     pub(crate) fn take_context(&self) -> Option<Context> {
-        self.extra.borrow_mut().as_mut()?.context.take()
-    }
-
-    /// Makes its context the current one; returns the one before, to be given to `leave_context`.
-    #[inline]
-    pub(crate) fn enter_context(&self) -> Option<Context> {
-        let extra = self.extra.borrow();
-        if extra.is_none() && !contexts::in_use() {
-            return None;
-        }
-        contexts::exchange(extra.as_ref().and_then(|extra| extra.context.clone()))
-    }
-
-    #[inline]
-    pub(crate) fn leave_context(&self, outer: Option<Context>) {
-        if outer.is_some() || contexts::in_use() {
-            self.keep_context(outer);
+        if self.is(Flag::Extra) {
+            self.extra.borrow_mut().as_mut()?.context.take()
+        } else {
+            None
         }
     }
 
-    pub(crate) fn keep_context(&self, outer: Option<Context>) {
-        let own = contexts::exchange(outer);
-        if own.is_some() {
+    /// Makes its context the current one; the one before was empty.
+    #[inline]
+    pub(crate) fn enter_context(&self) {
+        if self.is(Flag::Extra) {
+            let extra = self.extra.borrow();
+            contexts::exchange(extra.as_ref().and_then(|extra| extra.context.clone()));
+        }
+    }
+
+    /// Makes an empty one the current context; its own is kept, which it may have got just now.
+    #[inline]
+    pub(crate) fn leave_context(&self) {
+        if contexts::in_use() {
+            let own = contexts::exchange(None);
             self.edit_extra(|extra| extra.context = own);
+        }
+    }
+
+    /// Runs code, which does not panic, in its context.
+    pub(crate) fn in_its_context(&self, code: impl FnOnce()) {
+        let outer = contexts::in_use().then(|| contexts::exchange(None));
+        self.enter_context();
+        code();
+        self.leave_context();
+        if let Some(outer) = outer {
+            contexts::exchange(outer);
         }
     }
 }

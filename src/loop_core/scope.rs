@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use super::LoopHandle;
-use super::core::Stepper;
 use super::part::{Flag, Phase};
+use super::step::Stepper;
 use crate::errors::{CancelledError, Exception};
 use crate::handles::TaskControl;
 
@@ -45,7 +45,6 @@ pub(crate) struct Scope {
 pub(crate) struct Place {
     event_loop: LoopHandle,
     task: Rc<dyn Stepper>,
-    control: Rc<dyn TaskControl>,
     /// The innermost scope around it.
     parent: Option<Rc<Scope>>,
     /// How many requests to cancel the task there had been before.
@@ -62,7 +61,6 @@ impl Place {
     /// Inside the task that is being stepped; `None` if there is none.
     pub(crate) fn here(event_loop: &LoopHandle) -> Option<Place> {
         let task = event_loop.core.stepping()?;
-        let control = task.clone().task()?;
         let parent = event_loop.core.scope();
         let undelivered = parent
             .as_ref()
@@ -70,12 +68,11 @@ impl Place {
         Some(Place {
             event_loop: event_loop.clone(),
             parent,
-            requests: control.requests(),
+            requests: task.requests(),
             task_owes: task.part().owes_cancellation(),
             entered: event_loop.core.next_moment(),
             undelivered,
             task,
-            control,
         })
     }
 
@@ -83,9 +80,9 @@ impl Place {
     /// scope around; also one that was asked for before and is delivered by `exception` here.
     pub(crate) fn outside(&self, exception: Option<&Exception>) -> Option<Outside> {
         let error = exception.and_then(|exception| exception.downcast_ref::<CancelledError>());
-        let of_task = error.is_some_and(|error| error.is_of_task(self.control.number()));
-        if (of_task && self.task_owes) || self.control.requests() > self.requests {
-            return Some(Outside::Task(self.control.clone()));
+        let of_task = error.is_some_and(|error| error.is_of_task(self.task.number()));
+        if (of_task && self.task_owes) || self.task.requests() > self.requests {
+            return Some(Outside::Task(self.task.clone()));
         }
         let here = |scope: &Rc<Scope>| {
             let undelivered = self.undelivered.as_ref();
@@ -109,7 +106,7 @@ impl Scope {
             return false;
         };
         if self.was_cancelled() {
-            place.control.count_scope(true);
+            place.task.count_scope(true);
         }
         self.place.replace(Some(place));
         true
@@ -124,7 +121,7 @@ impl Scope {
         if let Some(place) = &place
             && self.was_cancelled()
         {
-            place.control.count_scope(false);
+            place.task.count_scope(false);
         }
         drop(place);
     }
@@ -149,7 +146,7 @@ impl Scope {
         };
         self.cancelled.set(place.event_loop.core.next_moment());
         if first {
-            place.control.count_scope(true);
+            place.task.count_scope(true);
         }
         if self.polling.get() {
             // From inside: what it suspends at will be cancelled.
@@ -159,7 +156,8 @@ impl Scope {
         // During a step of the task the body may have been polled already, or may still be.
         let due = place.task.part().is(Flag::Scheduled);
         let stepping = place.task.part().phase.get() == Phase::Stepping;
-        let passed_on = !stepping && place.task.clone().cancel_waits_in(self, &error);
+        let event_loop = &place.event_loop;
+        let passed_on = !stepping && event_loop.cancel_some(&place.task, Some(self), &error);
         if passed_on && !due {
             self.passed_on.set(true);
         } else {
@@ -169,7 +167,7 @@ impl Scope {
             let waker = self.waker.borrow().clone();
             match waker {
                 Some(waker) => waker.wake(),
-                None => place.task.wake(),
+                None => place.event_loop.wake_task(place.task.clone()),
             }
         }
         true
@@ -213,11 +211,11 @@ impl Scope {
         if let Some(place) = Place::here(event_loop) {
             let cancelled = self.was_cancelled();
             if cancelled {
-                place.control.count_scope(true);
+                place.task.count_scope(true);
             }
             let before = self.place.replace(Some(place));
             if let Some(before) = before.filter(|_| cancelled) {
-                before.control.count_scope(false);
+                before.task.count_scope(false);
             }
         }
     }
@@ -250,7 +248,7 @@ impl Scope {
         }
         let woken = place.task.part().is(Flag::WokenInStep);
         let error = self.error.borrow().clone().unwrap_or_default();
-        if place.task.cancel_waits_in(self, &error) {
+        if place.event_loop.cancel_some(&place.task, Some(self), &error) {
             // What has woken it already may be polled first: then that await delivers it.
             self.pending.set(woken);
             self.passed_on.set(!woken);

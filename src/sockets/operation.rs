@@ -192,10 +192,6 @@ impl<W: Work> Cancel for Pending<W> {
 }
 
 impl<W: Work> Runnable for Pending<W> {
-    fn run(self: Rc<Self>) {}
-
-    fn wake(self: Rc<Self>) {}
-
     fn abandon(self: Rc<Self>) {
         self.state.set_seen();
         self.complete(Outcome::Failed(RuntimeError::LoopClosed.into()));

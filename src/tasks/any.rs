@@ -113,8 +113,8 @@ impl<T: 'static> Task<T> {
 /// and where no loop is running.
 pub fn current_task() -> Option<AnyTask> {
     let event_loop = get_running_loop().ok()?;
-    let stepper = event_loop.core.stepping()?;
-    stepper.task().map(AnyTask::of)
+    let task = event_loop.core.stepping()?;
+    Some(AnyTask::of(task))
 }
 
 /// The tasks of the running loop that have not ended (`asyncio.all_tasks`), in no particular

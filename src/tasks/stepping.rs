@@ -1,14 +1,7 @@
-//! Stepping a coroutine, and stopping it: the inside of a task.
+//! A task from the inside: its coroutine, which is polled by the loop's steps, and its end.
 //!
-//! A task is always in one of these states:
-//!
-//! * **waiting**: suspended. It is in the loop's table, and registered with what it awaits
-//!   (`waits`), or its waker is somewhere.
-//! * **scheduled**: a step is in the ready queue, once, however often it was woken.
-//! * **stepping**: its coroutine is being polled. A wake now means one more step afterwards.
-//! * **done**: the coroutine is dropped, the outcome set.
-//!
-//! `run` is Python's `__step`, and `wake` its `__wakeup`.
+//! When it is stepped is decided in the loop (`loop_core/step.rs`), which does not know the type of
+//! the coroutine. Here are the parts that do.
 
 use std::future::Future as StdFuture;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,8 +15,8 @@ use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, OwnedKey, TaskControl};
 use crate::loop_core::part::{Flag, Phase, TaskPart};
-use crate::loop_core::{LoopHandle, Scope, Stepper};
-use crate::raw_task::{Lent, Pinned};
+use crate::loop_core::{LoopHandle, Step, Stepper};
+use crate::raw_task::Pinned;
 use crate::ready::Runnable;
 
 pub(super) type TaskCell<T, F> = Pinned<Shared<T>, F>;
@@ -48,128 +41,6 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         &self.shared.state.event_loop
     }
 
-    /// Polls the coroutine once. `None` if there is nothing to poll.
-    fn poll_once(self: &Rc<Self>) -> Option<std::thread::Result<Poll<Result<T>>>> {
-        let (part, core) = (self.part(), &self.event_loop().core);
-        let poll = |waker: &std::task::Waker| {
-            // Another task is being stepped if this one is started eagerly.
-            let is_inner = core.set_stepping(self.clone(), waker);
-            let scope = core.exchange_scope(None);
-            let context = part.enter_context();
-            let polled = catch_unwind(AssertUnwindSafe(|| {
-                self.poll(&mut PollContext::from_waker(waker))
-            }));
-            part.leave_context(context);
-            if scope.is_some() {
-                core.exchange_scope(scope);
-            }
-            core.clear_stepping(is_inner);
-            polled.transpose()
-        };
-        if let Some(remote) = part.remote() {
-            // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
-            remote.stepped();
-            return poll(&remote.waker());
-        }
-        let lent = Lent::new(core.inbox());
-        let polled = lent.lend(poll);
-        if lent.was_woken() {
-            part.set(Flag::WokenInStep, true);
-        }
-        if let Some(remote) = lent.into_cloned() {
-            remote.set_key(part.key.get());
-            part.set_remote(&remote);
-        }
-        polled
-    }
-
-    /// After a step that suspended the coroutine.
-    fn suspended(self: Rc<Self>) {
-        let part = self.part();
-        if part.key.get().is_null() {
-            let key = self.event_loop().core.own(self.clone());
-            part.key.set(key);
-            if let Some(remote) = part.remote() {
-                remote.set_key(key);
-            }
-        }
-        if part.is_interrupted() && !self.cancel_at_suspension() {
-            // Nothing of ours can deliver it: the coroutine is dropped where it is.
-            return self.end(Outcome::cancelled(&part.cancellation()));
-        }
-        part.tell_waits_of_step();
-        if part.take(Flag::WokenInStep) {
-            self.schedule();
-        }
-    }
-
-    /// It has suspended, and was cancelled before that: what it suspended on is cancelled now. False
-    /// if there is nothing that could deliver it.
-    fn cancel_at_suspension(self: &Rc<Self>) -> bool {
-        let part = self.part();
-        if part.take(Flag::Again) && !part.is_waiting() {
-            // No await of this crate has begun since.
-            part.set(Flag::MustCancel, true);
-        }
-        if part.is(Flag::PassedOn) && !part.is_waiting() {
-            // It went to a future that the coroutine had polled and does not await any more.
-            part.set(Flag::PassedOn, false);
-            part.set(Flag::MustCancel, true);
-        }
-        if !part.is(Flag::MustCancel) {
-            return true;
-        }
-        let woken = part.is(Flag::WokenInStep);
-        if self.cancel_waits(&part.cancellation()) {
-            // What has woken it already may be polled first: then that await delivers it.
-            part.set(Flag::MustCancel, woken);
-            part.set(Flag::PassedOn, !woken);
-            return true;
-        }
-        (woken && !part.is(Flag::Due)) || part.is_waiting()
-    }
-
-    /// Cancels all that the task is suspended at; false if there is nothing.
-    fn cancel_waits(self: &Rc<Self>, error: &CancelledError) -> bool {
-        // Tasks may wait for each other in a circle.
-        !self.part().is(Flag::PassingOn) && self.cancel_some(|_| true, error, true)
-    }
-
-    /// Cancels what it is suspended at in the scopes that count; false if there is nothing.
-    fn cancel_some(
-        self: &Rc<Self>,
-        counts: impl Fn(Option<&Rc<Scope>>) -> bool,
-        error: &CancelledError,
-        as_task: bool,
-    ) -> bool {
-        let part = self.part();
-        let mut waits = part.current_waits(&counts);
-        let by_wakers = part.waits_by_wakers(&counts);
-        // Whose wakers those are may not wake the task.
-        let wake = waits.is_empty() && !by_wakers.is_empty();
-        waits.extend(by_wakers);
-        if waits.is_empty() {
-            return false;
-        }
-        part.set(Flag::PassingOn, part.is(Flag::PassingOn) || as_task);
-        let task = as_task.then(|| self.clone() as Rc<dyn Cancel>);
-        self.event_loop().cancel_for(task, waits, error);
-        if wake {
-            self.clone().wake();
-        }
-        true
-    }
-
-    /// Puts a step in the ready queue, if there is none.
-    fn schedule(self: Rc<Self>) {
-        let part = self.part();
-        if !part.is(Flag::Scheduled) {
-            part.set(Flag::Scheduled, true);
-            let event_loop = self.event_loop().clone();
-            event_loop.core.schedule_step(self);
-        }
-    }
-
     /// The coroutine is over: it is dropped, and the outcome set.
     fn end(self: &Rc<Self>, outcome: Outcome<T>) {
         let part = self.part();
@@ -178,11 +49,11 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         }
         let event_loop = self.event_loop();
         // Its destructors see the task's context, as its steps do.
-        let outer = part.enter_context();
-        event_loop.guard("Exception while a task's coroutine was dropped", || {
-            self.drop_coroutine();
+        part.in_its_context(|| {
+            event_loop.guard("Exception while a task's coroutine was dropped", || {
+                self.drop_coroutine();
+            });
         });
-        part.leave_context(outer);
         event_loop.core.task_ends();
         if !event_loop.is_closed() {
             // A future that it has polled and given away is still in the list.
@@ -201,48 +72,39 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     }
 }
 
-impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned<Shared<T>, F> {
-    fn run(self: Rc<Self>) {
-        let part = self.part();
-        part.set(Flag::Scheduled, false);
-        match part.phase.get() {
-            Phase::Done | Phase::Stepping => return,
-            // Cancelled before it began: the body never runs.
-            Phase::New if part.is(Flag::MustCancel) => {
-                return self.end(Outcome::cancelled(&part.cancellation()));
-            }
-            Phase::Suspended if part.take(Flag::Doomed) && part.is(Flag::MustCancel) => {
-                return self.end(Outcome::cancelled(&part.cancellation()));
-            }
-            Phase::New | Phase::Suspended => part.phase.set(Phase::Stepping),
-        }
-        part.steps.set(part.steps.get().wrapping_add(1));
-        part.set(Flag::Due, part.is(Flag::MustCancel));
-        let polled = self.poll_once();
-        part.phase.set(Phase::Suspended);
-        match polled {
-            Some(Ok(Poll::Pending)) => self.suspended(),
-            Some(Ok(Poll::Ready(result))) => self.end(match result {
-                // It cancelled itself, and finished without another await.
-                Ok(_) if part.is(Flag::MustCancel) => Outcome::cancelled(&part.cancellation()),
-                Ok(value) => Outcome::Result(value),
-                Err(exception) if exception.is_cancelled() => Outcome::Cancelled(exception),
-                Err(exception) => Outcome::Failed(exception),
-            }),
-            Some(Err(panic)) => self.end(match Exception::from_panic(panic) {
-                exception if exception.is_cancelled() => Outcome::Cancelled(exception),
-                exception => Outcome::Failed(exception),
-            }),
-            None => {}
-        }
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
+    fn part(&self) -> &TaskPart {
+        &self.shared.part
     }
 
+    fn poll(self: Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool {
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_coroutine(cx)));
+        step.over();
+        let result = match polled {
+            Ok(Some(Poll::Pending)) => return true,
+            Ok(Some(Poll::Ready(result))) => result,
+            Ok(None) => return false,
+            Err(panic) => Err(Exception::from_panic(panic)),
+        };
+        self.end(match result {
+            // It cancelled itself, and finished without another await.
+            Ok(_) if self.part().is(Flag::MustCancel) => Outcome::cancelled(&self.part().cancellation()),
+            Ok(value) => Outcome::Result(value),
+            Err(exception) if exception.is_cancelled() => Outcome::Cancelled(exception),
+            Err(exception) => Outcome::Failed(exception),
+        });
+        false
+    }
+
+    fn end_cancelled(self: Rc<Self>) {
+        self.end(Outcome::cancelled(&self.part().cancellation()));
+    }
+}
+
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned<Shared<T>, F> {
     fn wake(self: Rc<Self>) {
-        match self.part().phase.get() {
-            Phase::Done => {}
-            Phase::Stepping => self.part().set(Flag::WokenInStep, true),
-            Phase::New | Phase::Suspended => self.schedule(),
-        }
+        let event_loop = self.event_loop().clone();
+        event_loop.wake_task(self);
     }
 
     fn abandon(self: Rc<Self>) {
@@ -260,22 +122,6 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned
     }
 }
 
-impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<Shared<T>, F> {
-    fn part(&self) -> &TaskPart {
-        &self.shared.part
-    }
-
-    fn woken_by(self: Rc<Self>, future: *const (), registration: u32) {
-        self.part().stop_waiting_for(future, registration);
-        self.wake();
-    }
-
-    fn cancel_waits_in(self: Rc<Self>, scope: &Rc<Scope>, error: &CancelledError) -> bool {
-        let counts = |inner: Option<&Rc<Scope>>| inner.is_some_and(|inner| inner.is_in(scope));
-        self.cancel_some(counts, error, false)
-    }
-}
-
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<Shared<T>, F> {
     fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
         let part = self.part();
@@ -284,21 +130,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Pinned<S
             self.shared.state.set_seen();
             return false;
         }
-        part.cancel_requests.set(part.cancel_requests.get() + 1);
-        let error = &error.clone().of_task(part.number);
-        part.keep_cancellation(error);
-        // A step that is scheduled already may find another future done than those cancelled now.
-        let due = part.is(Flag::Scheduled);
-        if part.phase.get() == Phase::Suspended && self.cancel_waits(error) && !due {
-            part.set(Flag::PassedOn, true);
-            return true;
-        }
-        part.set(Flag::MustCancel, true);
-        if part.phase.get() == Phase::Suspended && !part.is(Flag::Scheduled) {
-            // Suspended on something foreign, which can not deliver it.
-            part.set(Flag::Doomed, true);
-            self.schedule();
-        }
+        let event_loop = self.event_loop().clone();
+        event_loop.cancel_task(self, error);
         true
     }
 
@@ -351,9 +184,9 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             return self.refuse(RuntimeError::LoopClosed.into());
         }
         if eager && event_loop.is_running() {
-            self.clone().run();
+            event_loop.step_at_once(self.clone());
         } else {
-            self.clone().schedule();
+            event_loop.schedule_task(self.clone());
         }
         Future::of(self)
     }

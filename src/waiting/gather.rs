@@ -162,10 +162,6 @@ impl<C: Children, O: 'static> Cancel for Gathering<C, O> {
 }
 
 impl<C: Children, O: 'static> Runnable for Gathering<C, O> {
-    fn run(self: Rc<Self>) {}
-
-    fn wake(self: Rc<Self>) {}
-
     fn abandon(self: Rc<Self>) {
         if !self.state.done() {
             self.state.set_seen();

@@ -74,10 +74,6 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Shieldin
 }
 
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Shielding<T, F> {
-    fn run(self: Rc<Self>) {}
-
-    fn wake(self: Rc<Self>) {}
-
     fn abandon(self: Rc<Self>) {
         if !self.state.done() {
             self.state.set_seen();

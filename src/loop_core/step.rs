@@ -1,0 +1,151 @@
+//! Making a step of a task, and waking it (Python's `__step` and `__wakeup`).
+//!
+//! A task is always in one of these states:
+//!
+//! * **waiting**: suspended. It is in the loop's table, and registered with what it awaits, or its
+//!   waker is somewhere.
+//! * **scheduled**: a step is in the ready queue, once, however often it was woken.
+//! * **stepping**: its coroutine is being polled. A wake now means one more step afterwards.
+//! * **done**: the coroutine is dropped, the outcome set.
+//!
+//! All this is the same for every task. What depends on the type of its coroutine is behind
+//! [`Stepper`].
+
+use std::rc::Rc;
+use std::task::{Context as PollContext, Waker};
+
+use slotmap::Key;
+
+use super::LoopHandle;
+use super::core::Core;
+use super::part::{Begun, Flag, Phase, TaskPart, may_be_interrupted};
+use crate::contexts;
+use crate::handles::TaskControl;
+use crate::raw_task::Lent;
+use crate::ready::Runnable;
+
+/// A task, as the loop and the futures it awaits see it.
+pub(crate) trait Stepper: Runnable + TaskControl {
+    fn part(&self) -> &TaskPart;
+    /// Polls the coroutine and says that the step is over. If the coroutine is over too, the task ends
+    /// then. True if it has suspended.
+    fn poll(self: Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool;
+    /// Drops the coroutine where it is; the task has been cancelled.
+    fn end_cancelled(self: Rc<Self>);
+}
+
+/// A step that is being made.
+pub(crate) struct Step<'a> {
+    core: &'a Core,
+    part: &'a TaskPart,
+}
+
+impl<'a> Step<'a> {
+    fn begin(core: &'a Core, task: &'a Rc<dyn Stepper>, part: &'a TaskPart, waker: &Waker) -> Step<'a> {
+        core.set_stepping(task.clone(), waker);
+        part.enter_context();
+        Step { core, part }
+    }
+
+    /// The coroutine has been polled.
+    pub(crate) fn over(self) {
+        self.part.leave_context();
+        self.core.clear_stepping();
+        self.part.phase.set(Phase::Suspended);
+    }
+}
+
+impl LoopHandle {
+    /// Makes a step of a task.
+    pub(super) fn step(&self, task: Rc<dyn Stepper>) {
+        let (core, part) = (&*self.core, task.part());
+        match part.begin_step() {
+            Begun::Yes => {}
+            Begun::NotNow => return,
+            Begun::Cancelled => return task.end_cancelled(),
+        }
+        let poll = |waker: &Waker| {
+            let step = Step::begin(core, &task, part, waker);
+            task.clone().poll(step, &mut PollContext::from_waker(waker))
+        };
+        let suspended = if let Some(remote) = part.remote() {
+            // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
+            remote.stepped();
+            poll(&remote.waker())
+        } else {
+            let lent = Lent::new(&core.inbox);
+            let suspended = lent.lend(poll);
+            if let Some(remote) = lent.cloned() {
+                remote.set_key(part.key.get());
+                part.set_remote(remote);
+            }
+            if lent.was_woken() {
+                part.set(Flag::WokenInStep, true);
+            }
+            suspended
+        };
+        if !suspended {
+            return;
+        }
+        if part.key.get().is_null() {
+            self.own_task(&task);
+        }
+        if !part.is_plain() && !self.settle(&task) {
+            return task.end_cancelled();
+        }
+        if part.take(Flag::WokenInStep) && part.is_to_be_scheduled() {
+            core.schedule_step(task);
+        }
+    }
+
+    /// The first step of a task, inside of a callback or another task's step, of whose scope and
+    /// context it is to know nothing.
+    pub(crate) fn step_at_once(&self, task: Rc<dyn Stepper>) {
+        let core = &*self.core;
+        let is_inner = core.suspend_stepping();
+        let scope = core.exchange_scope(None);
+        let context = contexts::exchange(None);
+        self.step(task);
+        contexts::exchange(context);
+        core.exchange_scope(scope);
+        if is_inner {
+            core.resume_stepping();
+            may_be_interrupted();
+        }
+    }
+
+    /// The task has suspended for the first time: the loop keeps it from now on.
+    fn own_task(&self, task: &Rc<dyn Stepper>) {
+        let part = task.part();
+        let key = self.core.own(task.clone());
+        part.key.set(key);
+        if let Some(remote) = part.remote() {
+            remote.set_key(key);
+        }
+    }
+
+    /// The task has suspended, and waits for something or is to be cancelled. False if it is to be
+    /// dropped where it is.
+    fn settle(&self, task: &Rc<dyn Stepper>) -> bool {
+        let part = task.part();
+        if part.is_interrupted() && !self.cancel_at_suspension(task) {
+            return false;
+        }
+        part.tell_waits_of_step();
+        true
+    }
+
+    /// Something that a task waits for has happened: it is scheduled, once.
+    pub(crate) fn wake_task(&self, task: Rc<dyn Stepper>) {
+        if task.part().wake() {
+            self.core.schedule_step(task);
+        }
+    }
+
+    /// Puts a step in the ready queue, if there is none.
+    pub(crate) fn schedule_task(&self, task: Rc<dyn Stepper>) {
+        if task.part().is_to_be_scheduled() {
+            self.core.schedule_step(task);
+        }
+    }
+}
