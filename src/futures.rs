@@ -18,8 +18,8 @@ use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
 use crate::handles::Cancel;
 use crate::loop_core::part::step_is_interrupted;
-use crate::loop_core::{Awaiting, LoopHandle};
-use state::{DoneCallback, Waiter, schedule_callback};
+use crate::loop_core::{Awaiting, LoopHandle, yield_step};
+use state::{DoneCallback, Phase, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish};
 
 /// A future that nobody but its holder completes.
@@ -196,14 +196,14 @@ impl<T: 'static> Future<T> {
     /// [`CancelledError`] if it was cancelled, [`InvalidStateError`] while it is pending.
     pub fn exception(&self) -> Result<Option<Exception>> {
         let state = self.state_now();
-        let outcome = state.outcome().ok_or(InvalidStateError::NotDone)?;
-        match &*outcome {
-            Outcome::Cancelled(exception) => Err(exception.clone()),
-            Outcome::Failed(exception) => {
+        match &*state.phase() {
+            Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
+            Phase::Cancelled(exception) => Err(exception.clone()),
+            Phase::Failed(exception) => {
                 state.set_seen();
                 Ok(Some(exception.clone()))
             }
-            Outcome::Result(_) | Outcome::Taken => Ok(None),
+            Phase::Result(_) | Phase::Taken => Ok(None),
         }
     }
 
@@ -333,13 +333,7 @@ impl<T: 'static> Future<T> {
             }
         }
         if state.kind == Kind::Yield && !state.done() {
-            // Nothing is to be waited for but the next turn.
-            self.registration.set(YIELDED);
-            self.cell.clone().waited_for();
-            let waker = cx.waker();
-            state
-                .event_loop
-                .guard("Exception in a waker", || waker.wake_by_ref());
+            self.yield_with(cx.waker());
             return Poll::Pending;
         }
         if !state.done() && self.register(state, cx.waker(), place) {
@@ -365,6 +359,19 @@ impl<T: 'static> Future<T> {
             Some(task) => result.map_err(|error| arrived(error, task)),
             None => result,
         })
+    }
+
+    /// A yield suspends for one turn: whoever polls it is woken at once.
+    fn yield_with(&self, waker: &Waker) {
+        self.registration.set(YIELDED);
+        let event_loop = &self.cell.state().event_loop;
+        if step_is_interrupted()
+            && let Some(error) = event_loop.core.take_again()
+        {
+            event_loop.cancel_for(None, vec![self.cell.clone()], &error);
+        }
+        self.cell.clone().waited_for();
+        event_loop.guard("Exception in a waker", || yield_step(waker));
     }
 
     /// Has whoever polls it told when it is done. False if it is done meanwhile.
@@ -445,11 +452,11 @@ impl<T> Drop for Future<T> {
 impl<T> fmt::Debug for Future<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state_now();
-        let outcome = match state.outcome().as_deref() {
-            None => "pending",
-            Some(Outcome::Failed(_)) => "failed",
-            Some(Outcome::Cancelled(_)) => "cancelled",
-            Some(Outcome::Result(_) | Outcome::Taken) => "finished",
+        let outcome = match &*state.phase() {
+            Phase::Pending(_) => "pending",
+            Phase::Failed(_) => "failed",
+            Phase::Cancelled(_) => "cancelled",
+            Phase::Result(_) | Phase::Taken => "finished",
         };
         f.debug_struct(state.kind.name())
             .field("state", &outcome)

@@ -17,6 +17,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{Clock, Idle};
@@ -79,6 +80,27 @@ pub(crate) fn take_cancellation() -> Option<CancelledError> {
     } else {
         None
     }
+}
+
+/// Wakes whoever is polled with this waker, at once: it yields.
+#[inline]
+pub(crate) fn yield_step(waker: &Waker) {
+    if part::step_is_interrupted() {
+        mark_woken(waker);
+    }
+    waker.wake_by_ref();
+}
+
+/// A scope that has something to deliver is to know of the wake before the step is over.
+fn mark_woken(waker: &Waker) {
+    let _ = RUNNING.try_with(|running| {
+        if let Some(running) = &*running.borrow()
+            && running.core.awaiting(waker) == Awaiting::InTask
+            && let Some(task) = running.core.stepping()
+        {
+            task.part().set(part::Flag::WokenInStep, true);
+        }
+    });
 }
 
 fn take_cancellation_of_step() -> Option<CancelledError> {

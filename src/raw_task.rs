@@ -22,11 +22,12 @@ use crate::threadsafe::{Inbox, RemoteWaker};
 /// Invariant: a `Pinned` is made inside an `Rc` by [`Pinned::new`], and no code takes it out of
 /// one again (the crate has no `Rc::try_unwrap`, `into_inner` or `get_mut` of it): so the
 /// coroutine stays where it is from its first poll until it is dropped, in place.
+#[repr(C)]
 pub(crate) struct Pinned<S, F> {
     pub(crate) shared: S,
-    coroutine: UnsafeCell<Option<F>>,
     /// The coroutine is being polled or dropped: nothing else may touch it.
     busy: Cell<bool>,
+    coroutine: UnsafeCell<Option<F>>,
 }
 
 impl<S, F: StdFuture> Pinned<S, F> {

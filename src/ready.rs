@@ -56,6 +56,8 @@ pub(crate) struct ReadyQueue<S: ?Sized> {
     front: u64,
     /// Entries before this position belong to the batch that is running.
     batch_end: u64,
+    /// How many batches there were, the empty ones included.
+    batches: u64,
 }
 
 impl<S: ?Sized> Default for ReadyQueue<S> {
@@ -67,6 +69,7 @@ impl<S: ?Sized> Default for ReadyQueue<S> {
             events: VecDeque::new(),
             front: 0,
             batch_end: 0,
+            batches: 0,
         }
     }
 }
@@ -129,11 +132,12 @@ impl<S: ?Sized> ReadyQueue<S> {
     /// What is ready now is the batch that `next_in_batch` hands out; later jobs are not.
     pub(crate) fn begin_batch(&mut self) {
         self.batch_end = self.end();
+        self.batches += 1;
     }
 
     /// Names the batch that is running, or was the last to run: each has another number.
     pub(crate) fn batch(&self) -> u64 {
-        self.batch_end
+        self.batches
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::errors::{CancelledError, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, TimerHandle};
-use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation};
+use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation, yield_step};
 use crate::ready::Runnable;
 
 struct Sleep {
@@ -74,7 +74,8 @@ struct Yield {
 
 impl Yield {
     fn complete(self: Rc<Self>) {
-        let outcome = if self.state.event_loop.is_closed() {
+        let event_loop = &self.state.event_loop;
+        let outcome = if event_loop.is_closed() && event_loop.core.batch() == self.made_in_batch {
             self.state.set_seen();
             Outcome::Failed(RuntimeError::LoopClosed.into())
         } else {
@@ -233,7 +234,7 @@ impl StdFuture for YieldNow {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.yielded {
             self.yielded = true;
-            cx.waker().wake_by_ref();
+            yield_step(cx.waker());
             return Poll::Pending;
         }
         Poll::Ready(match take_cancellation() {

@@ -11,12 +11,11 @@ use crate::handles::{Cancel, TaskControl};
 use crate::hooks::ExceptionContext;
 use crate::loop_core::{LoopHandle, Stepper};
 
-/// What a future has come to. It changes no more, but that a result can be taken.
+/// What a future has come to.
 pub(crate) enum Outcome<T> {
     Result(T),
     Failed(Exception),
     Cancelled(Exception),
-    Taken,
 }
 
 impl<T> Outcome<T> {
@@ -76,17 +75,32 @@ impl Kind {
     }
 }
 
-enum Phase<T> {
+/// Pending, or one of the outcomes. (An [`Outcome`] inside of it would take more room.)
+pub(super) enum Phase<T> {
     /// Those who wait, in the order they came.
     Pending(Few<Waiter<T>>),
-    Done(Outcome<T>),
+    Result(T),
+    Failed(Exception),
+    Cancelled(Exception),
+    Taken,
+}
+
+impl<T> From<Outcome<T>> for Phase<T> {
+    #[inline]
+    fn from(outcome: Outcome<T>) -> Phase<T> {
+        match outcome {
+            Outcome::Result(value) => Phase::Result(value),
+            Outcome::Failed(exception) => Phase::Failed(exception),
+            Outcome::Cancelled(exception) => Phase::Cancelled(exception),
+        }
+    }
 }
 
 /// The part that all futures have in common.
 pub(crate) struct State<T> {
     pub(crate) event_loop: LoopHandle,
     phase: RefCell<Phase<T>>,
-    /// Whether that is `Done`: asked often.
+    /// Whether that is anything but `Pending`: asked often.
     done: Cell<bool>,
     last_key: Cell<u32>,
     /// Somebody has looked at the exception, or it is reported in another way.
@@ -100,13 +114,13 @@ impl<T> State<T> {
     }
 
     pub(super) fn finished(event_loop: LoopHandle, outcome: Outcome<T>) -> State<T> {
-        State::with(event_loop, Kind::Future, Phase::Done(outcome))
+        State::with(event_loop, Kind::Future, outcome.into())
     }
 
     fn with(event_loop: LoopHandle, kind: Kind, phase: Phase<T>) -> State<T> {
         State {
             event_loop,
-            done: Cell::new(matches!(phase, Phase::Done(_))),
+            done: Cell::new(!matches!(phase, Phase::Pending(_))),
             phase: RefCell::new(phase),
             last_key: Cell::new(0),
             seen: Cell::new(false),
@@ -123,36 +137,32 @@ impl<T> State<T> {
         matches!(self.kind, Kind::Operation | Kind::Yield)
     }
 
-    /// The outcome, once there is one.
-    pub(super) fn outcome(&self) -> Option<Ref<'_, Outcome<T>>> {
-        Ref::filter_map(self.phase.borrow(), |phase| match phase {
-            Phase::Pending(_) => None,
-            Phase::Done(outcome) => Some(outcome),
-        })
-        .ok()
+    /// What it has come to, or those who wait.
+    pub(super) fn phase(&self) -> Ref<'_, Phase<T>> {
+        self.phase.borrow()
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        matches!(self.outcome().as_deref(), Some(Outcome::Cancelled(_)))
+        matches!(*self.phase.borrow(), Phase::Cancelled(_))
     }
 
     /// The error of a cancelled one.
     pub(super) fn cancellation(&self) -> Option<CancelledError> {
-        match self.outcome().as_deref() {
-            Some(Outcome::Cancelled(exception)) => exception.downcast_ref().cloned(),
+        match &*self.phase.borrow() {
+            Phase::Cancelled(exception) => exception.downcast_ref().cloned(),
             _ => None,
         }
     }
 
     /// Whether it has failed; that is not looking at the exception.
     pub(crate) fn is_failed(&self) -> bool {
-        matches!(self.outcome().as_deref(), Some(Outcome::Failed(_)))
+        matches!(*self.phase.borrow(), Phase::Failed(_))
     }
 
     /// The exception of a failed one, which then counts as looked at.
     pub(crate) fn failure(&self) -> Option<Exception> {
-        match self.outcome().as_deref() {
-            Some(Outcome::Failed(exception)) => {
+        match &*self.phase.borrow() {
+            Phase::Failed(exception) => {
                 self.set_seen();
                 Some(exception.clone())
             }
@@ -192,14 +202,14 @@ impl<T> State<T> {
         }
         match &mut *self.phase.borrow_mut() {
             Phase::Pending(waiters) => waiters.remove(|waiter| waiter.key() == key),
-            Phase::Done(_) => None,
+            _ => None,
         }
     }
 
     pub(crate) fn has_waiter(&self, key: u32) -> bool {
         match &*self.phase.borrow() {
             Phase::Pending(waiters) => waiters.as_slice().iter().any(|waiter| waiter.key() == key),
-            Phase::Done(_) => false,
+            _ => false,
         }
     }
 
@@ -209,7 +219,7 @@ impl<T> State<T> {
                 .as_slice()
                 .iter()
                 .any(|waiter| matches!(waiter, Waiter::Callback(..))),
-            Phase::Done(_) => false,
+            _ => false,
         }
     }
 
@@ -220,7 +230,7 @@ impl<T> State<T> {
                 [Waiter::Task(_, task)] if task.is_unfinished() => Some(task.clone()),
                 _ => None,
             },
-            Phase::Done(_) => None,
+            _ => None,
         }
     }
 
@@ -228,11 +238,11 @@ impl<T> State<T> {
     where
         T: Clone,
     {
-        let outcome = self.outcome().ok_or(InvalidStateError::NotDone)?;
-        match &*outcome {
-            Outcome::Result(value) => Ok(value.clone()),
-            Outcome::Taken => Err(InvalidStateError::Taken.into()),
-            Outcome::Failed(exception) | Outcome::Cancelled(exception) => {
+        match &*self.phase.borrow() {
+            Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
+            Phase::Result(value) => Ok(value.clone()),
+            Phase::Taken => Err(InvalidStateError::Taken.into()),
+            Phase::Failed(exception) | Phase::Cancelled(exception) => {
                 self.set_seen();
                 Err(exception.clone())
             }
@@ -247,12 +257,13 @@ impl<T> State<T> {
             .map_err(|_| InvalidStateError::InUse)?;
         match &mut *phase {
             Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
-            Phase::Done(Outcome::Failed(exception) | Outcome::Cancelled(exception)) => {
+            Phase::Taken => Err(InvalidStateError::Taken.into()),
+            Phase::Failed(exception) | Phase::Cancelled(exception) => {
                 self.set_seen();
                 Err(exception.clone())
             }
-            Phase::Done(outcome) => match std::mem::replace(outcome, Outcome::Taken) {
-                Outcome::Result(value) => Ok(value),
+            result => match std::mem::replace(result, Phase::Taken) {
+                Phase::Result(value) => Ok(value),
                 _ => Err(InvalidStateError::Taken.into()),
             },
         }
@@ -261,7 +272,7 @@ impl<T> State<T> {
     /// The last reference goes: reports an exception that nobody has looked at.
     pub(crate) fn report_unseen(&self, task_name: impl FnOnce() -> Option<String>) {
         let exception = match &*self.phase.borrow() {
-            Phase::Done(Outcome::Failed(exception)) if !self.seen.replace(true) => exception.clone(),
+            Phase::Failed(exception) if !self.seen.replace(true) => exception.clone(),
             _ => return,
         };
         let context = ExceptionContext::new(format!("{} exception was never retrieved", self.kind.name()))
@@ -276,11 +287,11 @@ impl<T> State<T> {
     fn drop_contents(&mut self) {
         const WHERE: &str = "Exception while a future was dropped";
         self.report_unseen(|| None);
-        match std::mem::replace(self.phase.get_mut(), Phase::Done(Outcome::Taken)) {
-            Phase::Done(outcome) => self.event_loop.guard(WHERE, || drop(outcome)),
+        match std::mem::replace(self.phase.get_mut(), Phase::Taken) {
             Phase::Pending(waiters) => {
                 waiters.for_each(|waiter| self.event_loop.guard(WHERE, || drop(waiter)))
             }
+            outcome => self.event_loop.guard(WHERE, || drop(outcome)),
         }
     }
 }
@@ -290,8 +301,9 @@ impl<T> Drop for State<T> {
     fn drop(&mut self) {
         let is_empty = match self.phase.get_mut() {
             Phase::Pending(waiters) => waiters.is_empty(),
-            Phase::Done(Outcome::Result(_)) => !std::mem::needs_drop::<T>(),
-            Phase::Done(outcome) => matches!(outcome, Outcome::Taken),
+            Phase::Result(_) => !std::mem::needs_drop::<T>(),
+            Phase::Failed(_) | Phase::Cancelled(_) => false,
+            Phase::Taken => true,
         };
         if !is_empty {
             self.drop_contents();
@@ -338,7 +350,7 @@ pub(crate) fn finish<T: 'static>(
     if state.done.replace(true) {
         return Err(InvalidStateError::AlreadyDone);
     }
-    let Phase::Pending(waiters) = state.phase.replace(Phase::Done(outcome)) else {
+    let Phase::Pending(waiters) = state.phase.replace(outcome.into()) else {
         return Err(InvalidStateError::AlreadyDone);
     };
     if state.is_operation() {

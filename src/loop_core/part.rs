@@ -4,7 +4,7 @@
 //! The loop keeps this of every task that it steps, and an await finds it there: see
 //! [`Core::awaiting`](super::Core::awaiting).
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
 use std::sync::{self, Arc};
 
@@ -85,21 +85,23 @@ pub(super) fn may_be_interrupted() {
     INTERRUPTED_STEP.set(true);
 }
 
-/// What a task has beyond a future, but for the coroutine.
+/// What a task has beyond a future, but for the coroutine. In this order, for then what every step
+/// touches is together, and beside the coroutine.
+#[repr(C)]
 pub(crate) struct TaskPart {
-    pub(crate) phase: Cell<Phase>,
-    flags: Cell<u16>,
-    /// Counts the steps.
-    pub(crate) steps: Cell<u32>,
+    pub(crate) number: u64,
+    /// What few tasks have.
+    extra: Cell<Option<Box<Extra>>>,
+    waits: Cell<Few<Wait>>,
     pub(crate) cancel_requests: Cell<u32>,
     /// Scopes around some of its awaits that are cancelled.
     scope_requests: Cell<u32>,
     /// Its place among what the loop owns, from its first suspension on.
     pub(crate) key: Cell<OwnedKey>,
-    pub(crate) number: u64,
-    waits: RefCell<Few<Wait>>,
-    /// What few tasks have.
-    extra: RefCell<Option<Box<Extra>>>,
+    /// Counts the steps.
+    pub(crate) steps: Cell<u32>,
+    flags: Cell<u16>,
+    pub(crate) phase: Cell<Phase>,
 }
 
 /// A future that the task is registered with.
@@ -157,8 +159,8 @@ impl TaskPart {
             scope_requests: Cell::new(0),
             key: Cell::new(OwnedKey::null()),
             number,
-            waits: RefCell::new(Few::None),
-            extra: RefCell::new(None),
+            waits: Cell::new(Few::None),
+            extra: Cell::new(None),
         }
     }
 
@@ -256,16 +258,50 @@ impl TaskPart {
         self.flags.get() & (INTERRUPTED | Flag::Waits as u16) == 0
     }
 
+    // No code of a user's runs while the list or the extra is taken out.
+
+    fn with_waits<R>(&self, look: impl FnOnce(&mut Few<Wait>) -> R) -> R {
+        let mut waits = self.waits.take();
+        let seen = look(&mut waits);
+        self.waits.set(waits);
+        seen
+    }
+
+    /// Looks at what few tasks have, if this one has it.
+    #[inline]
+    fn with_extra<R: Default>(&self, look: impl FnOnce(&mut Extra) -> R) -> R {
+        if !self.is(Flag::Extra) {
+            return R::default();
+        }
+        let mut extra = self.extra.take();
+        let seen = extra.as_deref_mut().map(look);
+        self.extra.set(extra);
+        seen.unwrap_or_default()
+    }
+
+    pub(crate) fn edit_extra<R>(&self, edit: impl FnOnce(&mut Extra) -> R) -> R {
+        let mut extra = self.extra.take().unwrap_or_default();
+        let edited = edit(&mut extra);
+        self.extra.set(Some(extra));
+        self.set(Flag::Extra, true);
+        edited
+    }
+
     /// It waits for this future; `registration` tells it from others on the same one.
     #[inline]
     pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
-        self.waits.borrow_mut().push(Wait {
+        let wait = Wait {
             future,
             registration,
             step: self.steps.get(),
             scope,
-        });
-        self.set(Flag::Waits, true);
+        };
+        if self.is(Flag::Waits) {
+            self.with_waits(|waits| waits.push(wait));
+        } else {
+            self.waits.set(Few::One(wait));
+            self.set(Flag::Waits, true);
+        }
     }
 
     /// It does not any more.
@@ -274,10 +310,13 @@ impl TaskPart {
         let is_it = |wait: &Wait| {
             wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
         };
-        let mut waits = self.waits.borrow_mut();
+        let mut waits = self.waits.take();
         let ended = waits.remove(is_it);
-        self.set(Flag::Waits, !waits.is_empty());
-        drop(waits);
+        if waits.is_empty() {
+            self.set(Flag::Waits, false);
+        } else {
+            self.waits.set(waits);
+        }
         drop(ended);
     }
 
@@ -340,11 +379,7 @@ impl TaskPart {
 
     #[inline]
     pub(crate) fn remote(&self) -> Option<Arc<RemoteWaker>> {
-        if self.is(Flag::Extra) {
-            self.extra.borrow().as_ref()?.remote.upgrade()
-        } else {
-            None
-        }
+        self.with_extra(|extra| extra.remote.upgrade())
     }
 
     pub(crate) fn set_remote(&self, remote: &Arc<RemoteWaker>) {
@@ -353,8 +388,8 @@ impl TaskPart {
 
     /// Whether it is suspended at a future of this crate.
     pub(crate) fn is_waiting(&self) -> bool {
-        let waits = self.waits.borrow();
-        waits.as_slice().iter().any(|wait| wait.step == self.steps.get())
+        let is_current = |wait: &Wait| wait.step == self.steps.get();
+        self.with_waits(|waits| waits.as_slice().iter().any(is_current))
             || !self.waits_by_wakers(None).is_empty()
     }
 
@@ -366,37 +401,33 @@ impl TaskPart {
         scope: Option<Rc<Scope>>,
     ) {
         const SMALLEST: usize = 32;
-        let ended = {
-            self.set(Flag::Extra, true);
-            let mut extra = self.extra.borrow_mut();
-            let extra = extra.get_or_insert_default();
-            extra.by_wakers.push(WakerWait {
-                future,
-                registration,
-                scope,
-            });
-            let mut ended = Vec::new();
-            if extra.by_wakers.len() > extra.next_clearing.max(SMALLEST) {
-                let (awaited, over) = std::mem::take(&mut extra.by_wakers)
-                    .into_iter()
-                    .partition(|wait| wait.awaited().is_some());
-                (extra.by_wakers, ended) = (awaited, over);
-                extra.next_clearing = 2 * extra.by_wakers.len();
-            }
-            ended
+        let wait = WakerWait {
+            future,
+            registration,
+            scope,
         };
+        let ended = self.edit_extra(|extra| {
+            extra.by_wakers.push(wait);
+            if extra.by_wakers.len() <= extra.next_clearing.max(SMALLEST) {
+                return Vec::new();
+            }
+            let (awaited, over) = std::mem::take(&mut extra.by_wakers)
+                .into_iter()
+                .partition(|wait| wait.awaited().is_some());
+            extra.by_wakers = awaited;
+            extra.next_clearing = 2 * extra.by_wakers.len();
+            over
+        });
         drop(ended);
     }
 
     /// What is waited for by other wakers than the task's own, in a scope or anywhere.
     pub(crate) fn waits_by_wakers(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
-        let extra = self.extra.borrow();
-        let waits = extra.as_ref().map_or(&[][..], |extra| &extra.by_wakers);
-        waits
-            .iter()
-            .filter(|wait| is_in(wait.scope.as_ref(), scope))
-            .filter_map(WakerWait::awaited)
-            .collect()
+        self.with_extra(|extra| {
+            let waits = extra.by_wakers.iter();
+            let waits = waits.filter(|wait| is_in(wait.scope.as_ref(), scope));
+            waits.filter_map(WakerWait::awaited).collect()
+        })
     }
 
     /// Whether it is suspended at something that the scope's body has polled.
@@ -407,45 +438,33 @@ impl TaskPart {
     /// What it is suspended at, in a scope or anywhere. All of it is pending: what is done has left
     /// the list.
     pub(crate) fn current_waits(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
-        let waits = self.waits.borrow();
         let counts = |wait: &&Wait| wait.step == self.steps.get() && is_in(wait.scope.as_ref(), scope);
-        waits
-            .as_slice()
-            .iter()
-            .filter(counts)
-            .map(|wait| wait.future.clone())
-            .collect()
+        self.with_waits(|waits| {
+            let current = waits.as_slice().iter().filter(counts);
+            current.map(|wait| wait.future.clone()).collect()
+        })
     }
 
     /// The task has been stepped: what it still waits for may have counted on being polled then.
-    #[inline]
     pub(crate) fn tell_waits_of_step(&self) {
-        let not_polled = |wait: &Wait| wait.step != self.steps.get();
-        if self.waits.borrow().as_slice().iter().any(not_polled) {
-            self.tell_those_not_polled();
+        if !self.is(Flag::Waits) {
+            return;
         }
-    }
-
-    fn tell_those_not_polled(&self) {
         // A copy, for whoever is told may leave the list.
         let mut told = Few::None;
-        for wait in self.waits.borrow().as_slice() {
-            if wait.step != self.steps.get() {
-                told.push(wait.future.clone());
+        self.with_waits(|waits| {
+            for wait in waits.as_slice() {
+                if wait.step != self.steps.get() {
+                    told.push(wait.future.clone());
+                }
             }
-        }
+        });
         told.for_each(|future| future.awaiter_stepped());
     }
 
     pub(crate) fn name(&self) -> String {
-        let extra = self.extra.borrow();
-        let name = extra.as_ref().and_then(|extra| extra.name.clone());
+        let name = self.with_extra(|extra| extra.name.clone());
         name.unwrap_or_else(|| format!("Task-{}", self.number))
-    }
-
-    pub(crate) fn edit_extra(&self, edit: impl FnOnce(&mut Extra)) {
-        self.set(Flag::Extra, true);
-        edit(self.extra.borrow_mut().get_or_insert_default());
     }
 
     /// Keeps what an await is to deliver.
@@ -458,26 +477,20 @@ impl TaskPart {
 
     /// What an await is to deliver.
     pub(crate) fn cancellation(&self) -> CancelledError {
-        let extra = self.extra.borrow();
-        let kept = extra.as_ref().and_then(|extra| extra.cancellation.clone());
+        let kept = self.with_extra(|extra| extra.cancellation.clone());
         kept.unwrap_or_else(|| CancelledError::new().of_task(self.number))
     }
 
     /// The end: its context, to be dropped.
     pub(crate) fn take_context(&self) -> Option<Context> {
-        if self.is(Flag::Extra) {
-            self.extra.borrow_mut().as_mut()?.context.take()
-        } else {
-            None
-        }
+        self.with_extra(|extra| extra.context.take())
     }
 
     /// Makes its context the current one; the one before was empty.
     #[inline]
     pub(crate) fn enter_context(&self) {
         if self.is(Flag::Extra) {
-            let extra = self.extra.borrow();
-            contexts::exchange(extra.as_ref().and_then(|extra| extra.context.clone()));
+            contexts::exchange(self.with_extra(|extra| extra.context.clone()));
         }
     }
 
@@ -486,7 +499,8 @@ impl TaskPart {
     pub(crate) fn leave_context(&self) {
         if contexts::in_use() {
             let own = contexts::exchange(None);
-            self.edit_extra(|extra| extra.context = own);
+            let before = self.edit_extra(|extra| std::mem::replace(&mut extra.context, own));
+            drop(before);
         }
     }
 
@@ -499,5 +513,18 @@ impl TaskPart {
         if let Some(outer) = outer {
             contexts::exchange(outer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TaskPart;
+    use crate::futures::State;
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_task_is_small() {
+        assert_eq!(size_of::<TaskPart>(), 80);
+        assert_eq!(size_of::<State<()>>(), 48);
     }
 }

@@ -21,6 +21,7 @@ use crate::ready::Runnable;
 
 pub(super) type TaskCell<T, F> = Pinned<Shared<T>, F>;
 
+#[repr(C)]
 pub(super) struct Shared<T> {
     pub(super) state: State<T>,
     part: TaskPart,
