@@ -212,6 +212,7 @@ impl<T: 'static> Future<T> {
     ///
     /// # Errors
     /// [`InvalidStateError`] if it is done already, or a task's or an operation's.
+    #[inline]
     pub fn set_result(&self, result: T) -> Result<(), InvalidStateError> {
         self.finish_by_hand(Outcome::Result(result))
     }
@@ -224,6 +225,7 @@ impl<T: 'static> Future<T> {
         self.finish_by_hand(Outcome::Failed(exception.into()))
     }
 
+    #[inline]
     fn finish_by_hand(&self, outcome: Outcome<T>) -> Result<(), InvalidStateError> {
         if self.done() {
             Err(InvalidStateError::AlreadyDone)
@@ -383,7 +385,7 @@ impl<T: 'static> Future<T> {
                 let key = state.new_key();
                 self.registration.set(key);
                 task.part().wait_for(self.cell.clone(), key, core.scope());
-                state.add_waiter(Waiter::Task(key, task));
+                state.add_task(key, task);
             }
             around => {
                 let waker = waker.clone();

@@ -79,6 +79,13 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// What tells one waker from another (as `Waker::will_wake` does).
+pub(crate) type WakerIdentity = (*const (), *const RawWakerVTable);
+
+pub(crate) fn identity(waker: &Waker) -> WakerIdentity {
+    (waker.data(), std::ptr::from_ref(waker.vtable()))
+}
+
 /// A waker on the stack, lent to one poll.
 ///
 /// A `&Waker` can reach another thread during the poll (a scoped one), so that everything here
@@ -96,6 +103,12 @@ impl<'a> Lent<'a> {
             woken: AtomicBool::new(false),
             cloned: OnceLock::new(),
         }
+    }
+
+    /// What tells its waker from others.
+    #[inline]
+    pub(crate) fn identity(&self) -> WakerIdentity {
+        (std::ptr::from_ref(self).cast(), &LENT)
     }
 
     /// Calls `poll` with the waker.

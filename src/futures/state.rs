@@ -188,10 +188,19 @@ impl<T> State<T> {
     }
 
     /// Adds one who waits; nothing is added once it is done.
-    #[inline]
     pub(super) fn add_waiter(&self, waiter: Waiter<T>) {
         if let Phase::Pending(waiters) = &mut *self.phase.borrow_mut() {
             waiters.push(waiter);
+        }
+    }
+
+    /// Adds a task of this loop; mostly it is the only one who waits.
+    #[inline]
+    pub(super) fn add_task(&self, key: u32, task: Rc<dyn Stepper>) {
+        match &mut *self.phase.borrow_mut() {
+            Phase::Pending(waiters @ Few::None) => *waiters = Few::One(Waiter::Task(key, task)),
+            Phase::Pending(waiters) => waiters.push(Waiter::Task(key, task)),
+            _ => {}
         }
     }
 
@@ -342,6 +351,7 @@ pub(crate) trait FutureCell<T>: Cancel {
 }
 
 /// Completes a future: whoever waits for it is scheduled, in the order they came.
+#[inline]
 pub(crate) fn finish<T: 'static>(
     cell: Rc<dyn FutureCell<T>>,
     outcome: Outcome<T>,
@@ -350,24 +360,29 @@ pub(crate) fn finish<T: 'static>(
     if state.done.replace(true) {
         return Err(InvalidStateError::AlreadyDone);
     }
-    let Phase::Pending(waiters) = state.phase.replace(outcome.into()) else {
-        return Err(InvalidStateError::AlreadyDone);
+    let waiters = match &mut *state.phase.borrow_mut() {
+        Phase::Pending(waiters) => waiters.take(),
+        _ => Few::None,
     };
+    // In place: it is made of parts that were written just now, and copying those is slow.
+    *state.phase.borrow_mut() = outcome.into();
+    tell(&cell, state, waiters);
+    Ok(())
+}
+
+/// Tells those who wait that it is done.
+fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, waiters: Few<Waiter<T>>) {
     if state.is_operation() {
-        cell.release();
+        cell.clone().release();
     }
     waiters.for_each(|waiter| match waiter {
-        Waiter::Task(key, task) => {
-            let part = task.part();
-            part.stop_waiting_for(Rc::as_ptr(&cell).cast(), key);
-            if part.wake() {
-                state.event_loop.core.schedule_step(task);
-            }
-        }
+        Waiter::Task(key, task) => state
+            .event_loop
+            .core
+            .wake_awaiting(task, Rc::as_ptr(cell).cast(), key),
         Waiter::Waker(_, waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
-        Waiter::Callback(_, callback) => schedule_callback(&cell, callback),
+        Waiter::Callback(_, callback) => schedule_callback(cell, callback),
     });
-    Ok(())
 }
 
 pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, callback: DoneCallback<T>) {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{RawWakerVTable, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use slotmap::{Key, SlotMap};
@@ -18,6 +18,7 @@ use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
+use crate::raw_task::{WakerIdentity, identity};
 use crate::ready::{ReadyQueue, Runnable};
 use crate::selector::Selector;
 use crate::threadsafe::{Home, Inbox, Letter, RemoteWaker};
@@ -39,14 +40,7 @@ pub(crate) enum Awaiting {
     Elsewhere,
 }
 
-/// What tells one waker from another (as `Waker::will_wake` does).
-type WakerIdentity = (*const (), *const RawWakerVTable);
-
 const NO_WAKER: WakerIdentity = (std::ptr::null(), std::ptr::null());
-
-fn identity(waker: &Waker) -> WakerIdentity {
-    (waker.data(), std::ptr::from_ref(waker.vtable()))
-}
 
 pub(super) enum LoopClock {
     Real(MonotonicClock),
@@ -220,9 +214,18 @@ impl Core {
         &self.selector
     }
 
+    /// A future that a task waited for is done.
+    pub(crate) fn wake_awaiting(&self, task: Rc<dyn Stepper>, future: *const (), registration: u32) {
+        let part = task.part();
+        part.stop_waiting_for(future, registration);
+        if part.wake() {
+            self.schedule_step(task);
+        }
+    }
+
     /// Schedules a step. A closed loop lets go of it at once.
     #[inline]
-    pub(crate) fn schedule_step(&self, step: Rc<dyn Stepper>) {
+    pub(super) fn schedule_step(&self, step: Rc<dyn Stepper>) {
         if self.closed.get() && !self.closing.get() {
             step.abandon();
         } else {
@@ -284,17 +287,17 @@ impl Core {
 
     /// Says which task is being stepped, and with which waker.
     #[inline]
-    pub(super) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: &Waker) {
-        self.stepping_waker.set(identity(waker));
-        self.stepping.replace(Some(task));
+    pub(super) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: WakerIdentity) {
+        self.stepping_waker.set(waker);
+        *self.stepping.borrow_mut() = Some(task);
     }
 
     /// The step is over.
     #[inline]
     pub(super) fn clear_stepping(&self) {
         self.stepping_waker.set(NO_WAKER);
-        let ended = self.stepping.take();
-        drop(ended);
+        // Whoever steps it has it too: nothing is dropped but the reference.
+        *self.stepping.borrow_mut() = None;
     }
 
     /// Another task's step is begun inside of one. False if none is being made.

@@ -51,21 +51,23 @@ pub(crate) enum Flag {
     Again = 1 << 4,
     /// A scope around some of its awaits is cancelled.
     ScopeCancelled = 1 << 5,
-    /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
-    Doomed = 1 << 6,
-    /// The step began with a cancellation to deliver, and no await has taken it yet.
-    Due = 1 << 7,
-    /// Its cancellation is being passed on: tasks may wait for each other in a circle.
-    PassingOn = 1 << 8,
     /// `waits` is not empty.
-    Waits = 1 << 9,
+    Waits = 1 << 6,
     /// There is an `Extra`.
-    Extra = 1 << 10,
+    Extra = 1 << 7,
+    // Those of a second byte. (Two bytes and not a word: to read a word of which a byte was written
+    // just now takes as long as a dozen instructions.)
+    /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
+    Doomed = 1 << 8,
+    /// The step began with a cancellation to deliver, and no await has taken it yet.
+    Due = 1 << 9,
+    /// Its cancellation is being passed on: tasks may wait for each other in a circle.
+    PassingOn = 1 << 10,
 }
 
 /// With none of these no await has anything to deliver.
-const INTERRUPTED: u16 =
-    Flag::MustCancel as u16 | Flag::PassedOn as u16 | Flag::Again as u16 | Flag::ScopeCancelled as u16;
+const INTERRUPTED: u8 =
+    Flag::MustCancel as u8 | Flag::PassedOn as u8 | Flag::Again as u8 | Flag::ScopeCancelled as u8;
 
 thread_local! {
     /// Whether the step that is being made on this thread may have a cancellation to deliver: for its
@@ -100,7 +102,7 @@ pub(crate) struct TaskPart {
     pub(crate) key: Cell<OwnedKey>,
     /// Counts the steps.
     pub(crate) steps: Cell<u32>,
-    flags: Cell<u16>,
+    flags: [Cell<u8>; 2],
     pub(crate) phase: Cell<Phase>,
 }
 
@@ -153,7 +155,7 @@ impl TaskPart {
     pub(crate) fn new(number: u64) -> TaskPart {
         TaskPart {
             phase: Cell::new(Phase::New),
-            flags: Cell::new(0),
+            flags: [Cell::new(0), Cell::new(0)],
             steps: Cell::new(0),
             cancel_requests: Cell::new(0),
             scope_requests: Cell::new(0),
@@ -164,16 +166,27 @@ impl TaskPart {
         }
     }
 
+    /// The byte that a flag is in, and its bit there.
+    #[inline]
+    fn place(&self, flag: Flag) -> (&Cell<u8>, u8) {
+        match flag as u16 {
+            bit @ ..=0xff => (&self.flags[0], bit as u8),
+            bit => (&self.flags[1], (bit >> 8) as u8),
+        }
+    }
+
     #[inline]
     pub(crate) fn is(&self, flag: Flag) -> bool {
-        self.flags.get() & flag as u16 != 0
+        let (flags, bit) = self.place(flag);
+        flags.get() & bit != 0
     }
 
     #[inline]
     pub(crate) fn set(&self, flag: Flag, is_so: bool) {
-        let others = self.flags.get() & !(flag as u16);
-        self.flags.set(if is_so { others | flag as u16 } else { others });
-        if is_so && flag as u16 & INTERRUPTED != 0 {
+        let (flags, bit) = self.place(flag);
+        let others = flags.get() & !bit;
+        flags.set(if is_so { others | bit } else { others });
+        if is_so && flag as u16 & u16::from(INTERRUPTED) != 0 {
             may_be_interrupted();
         }
     }
@@ -189,7 +202,7 @@ impl TaskPart {
     /// Whether an await of the task may have a cancellation to deliver, its own or that of a scope.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.flags.get() & INTERRUPTED != 0
+        self.flags[0].get() & INTERRUPTED != 0
     }
 
     /// Counts a scope around some of its awaits that is cancelled, or one that is over.
@@ -210,16 +223,17 @@ impl TaskPart {
 
     #[inline]
     pub(crate) fn begin_step(&self) -> Begun {
-        let flags = self.flags.get();
-        self.flags
-            .set(flags & !(Flag::Scheduled as u16 | Flag::Doomed as u16 | Flag::Due as u16));
+        let flags = self.flags[0].get();
+        self.flags[0].set(flags & !(Flag::Scheduled as u8));
+        let doomed = self.take(Flag::Doomed);
+        self.set(Flag::Due, false);
         let phase = self.phase.get();
         if phase == Phase::Done || phase == Phase::Stepping {
             return Begun::NotNow;
         }
-        if flags & Flag::MustCancel as u16 != 0 {
+        if flags & Flag::MustCancel as u8 != 0 {
             // One that was cancelled before it began never runs.
-            if phase == Phase::New || flags & Flag::Doomed as u16 != 0 {
+            if phase == Phase::New || doomed {
                 return Begun::Cancelled;
             }
             self.set(Flag::Due, true);
@@ -249,13 +263,6 @@ impl TaskPart {
         let is_scheduled = self.is(Flag::Scheduled);
         self.set(Flag::Scheduled, true);
         !is_scheduled
-    }
-
-    /// Whether a step that has just suspended needs no more than perhaps to be scheduled again: no
-    /// cancellation, nothing that it waits for.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.flags.get() & (INTERRUPTED | Flag::Waits as u16) == 0
     }
 
     // No code of a user's runs while the list or the extra is taken out.

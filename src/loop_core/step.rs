@@ -21,7 +21,7 @@ use super::core::Core;
 use super::part::{Begun, Flag, Phase, TaskPart, may_be_interrupted};
 use crate::contexts;
 use crate::handles::TaskControl;
-use crate::raw_task::Lent;
+use crate::raw_task::{Lent, WakerIdentity, identity};
 use crate::ready::Runnable;
 
 /// A task, as the loop and the futures it awaits see it.
@@ -41,7 +41,12 @@ pub(crate) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn begin(core: &'a Core, task: &'a Rc<dyn Stepper>, part: &'a TaskPart, waker: &Waker) -> Step<'a> {
+    fn begin(
+        core: &'a Core,
+        task: &'a Rc<dyn Stepper>,
+        part: &'a TaskPart,
+        waker: WakerIdentity,
+    ) -> Step<'a> {
         core.set_stepping(task.clone(), waker);
         part.enter_context();
         Step { core, part }
@@ -59,22 +64,24 @@ impl LoopHandle {
     /// Makes a step of a task.
     pub(super) fn step(&self, task: Rc<dyn Stepper>) {
         let (core, part) = (&*self.core, task.part());
+        let waited = part.is(Flag::Waits);
         match part.begin_step() {
             Begun::Yes => {}
             Begun::NotNow => return,
             Begun::Cancelled => return task.end_cancelled(),
         }
-        let poll = |waker: &Waker| {
-            let step = Step::begin(core, &task, part, waker);
+        let poll = |waker: &Waker, identity: WakerIdentity| {
+            let step = Step::begin(core, &task, part, identity);
             task.clone().poll(step, &mut PollContext::from_waker(waker))
         };
         let suspended = if let Some(remote) = part.remote() {
             // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
             remote.stepped();
-            poll(&remote.waker())
+            let waker = remote.waker();
+            poll(&waker, identity(&waker))
         } else {
             let lent = Lent::new(&core.inbox);
-            let suspended = lent.lend(poll);
+            let suspended = lent.lend(|waker| poll(waker, lent.identity()));
             if let Some(remote) = lent.cloned() {
                 remote.set_key(part.key.get());
                 part.set_remote(remote);
@@ -90,8 +97,11 @@ impl LoopHandle {
         if part.key.get().is_null() {
             self.own_task(&task);
         }
-        if !part.is_plain() && !self.settle(&task) {
+        if part.is_interrupted() && !self.cancel_at_suspension(&task) {
             return task.end_cancelled();
+        }
+        if waited {
+            part.tell_waits_of_step();
         }
         if part.take(Flag::WokenInStep) && part.is_to_be_scheduled() {
             core.schedule_step(task);
@@ -122,17 +132,6 @@ impl LoopHandle {
         if let Some(remote) = part.remote() {
             remote.set_key(key);
         }
-    }
-
-    /// The task has suspended, and waits for something or is to be cancelled. False if it is to be
-    /// dropped where it is.
-    fn settle(&self, task: &Rc<dyn Stepper>) -> bool {
-        let part = task.part();
-        if part.is_interrupted() && !self.cancel_at_suspension(task) {
-            return false;
-        }
-        part.tell_waits_of_step();
-        true
     }
 
     /// Something that a task waits for has happened: it is scheduled, once.
