@@ -12,6 +12,7 @@ mod poll_bound;
 mod scope;
 mod step;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -25,7 +26,7 @@ use crate::contexts::{self, Context};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::handles::{Callback, Handle, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
-use crate::ready::Job;
+use crate::ready::{Entry, Lane};
 use crate::selector::Selector;
 use crate::threadsafe::{ThreadsafeHandle, set_home};
 pub(crate) use core::{Awaiting, Core, Kept};
@@ -182,11 +183,18 @@ impl LoopHandle {
     #[inline]
     pub(crate) fn schedule(&self, callback: Callback) -> Handle {
         if self.core.closed.get() {
-            self.core.refuse("a callback");
-            return Handle::born_cancelled();
+            return self.refuse_callback(callback);
         }
         let position = self.core.ready.borrow_mut().push_callback(callback);
         Handle::new(self.core.clone(), position)
+    }
+
+    /// (Kept apart so that `schedule` is small enough to go into the caller's code.)
+    #[cold]
+    fn refuse_callback(&self, callback: Callback) -> Handle {
+        self.core.refuse("a callback");
+        drop(callback);
+        Handle::born_cancelled()
     }
 
     /// Has `callback` run when `delay` has passed (`loop.call_later`): never earlier, timers of
@@ -316,7 +324,8 @@ impl LoopHandle {
         // 2. Timers that are due become ready.
         core.move_due_timers();
         // 3. How long may the loop wait? Not at all while something is ready or a stop is asked.
-        let (ready, stopping) = (!core.ready.borrow().is_empty(), core.stopping.get());
+        let ready = !core.ready.borrow().is_empty();
+        let stopping = core.stopping.get();
         let poll_left_out = ready && !stopping && mode != Mode::ByHand && core.may_leave_poll_out();
         if !poll_left_out {
             // 4. Wait for I/O. 5. Each ready direction becomes a ready job.
@@ -334,7 +343,9 @@ impl LoopHandle {
         Ok(())
     }
 
-    /// An idle tick: waits in the way the clock says.
+    /// An idle tick: waits in the way the clock says. (Kept apart from `tick` for the compiler's
+    /// sake: a chain never comes here.)
+    #[inline(never)]
     fn wait(&self, mode: Mode) -> Result<()> {
         let core = &*self.core;
         // Asked once: the last who could send mail may leave at any moment, and has to be noticed
@@ -404,41 +415,70 @@ impl LoopHandle {
 
     fn run_batch(&self) {
         let core = &*self.core;
-        core.ready.borrow_mut().begin_batch();
-        let mut count = 0;
-        loop {
-            let job = core.ready.borrow_mut().next_in_batch();
-            let Some(job) = job else { break };
-            count += 1;
-            core.renew_completions();
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.run_job(job)));
-            if contexts::in_use() {
-                // What it has set was for itself and for what it has scheduled.
-                let ended = contexts::exchange(None);
-                self.guard("Exception while a context was dropped", || drop(ended));
-            }
-            if let Err(payload) = outcome {
-                let context = ExceptionContext::new("Exception in callback");
-                self.call_exception_handler(&context.with_exception(Exception::from_panic(payload)));
+        let entries = core.ready.borrow_mut().begin_batch();
+        for _ in 0..entries {
+            let entry = core.ready.borrow_mut().next();
+            match entry {
+                Some(Entry::Callback(callback)) => self.run_job(callback),
+                Some(Entry::Next(lane, count)) => (0..count).for_each(|_| self.run_next(lane)),
+                None => break,
             }
         }
         core.renew_completions();
-        core.poll_bound.callbacks_ran(count);
+    }
+
+    /// Runs the next job of a lane; a timer that was cancelled meanwhile is passed over.
+    fn run_next(&self, lane: Lane) {
+        let core = &*self.core;
+        match lane {
+            Lane::Step => {
+                let step = core.ready.borrow_mut().next_step();
+                if let Some(step) = step {
+                    self.run_job(|| self.step(step));
+                }
+            }
+            Lane::Timer => {
+                let timer = core.ready.borrow_mut().next_timer();
+                let callback = timer.and_then(|key| core.timers.borrow_mut().take(key));
+                if let Some(callback) = callback {
+                    self.run_job(callback);
+                }
+            }
+            Lane::Io => {
+                let event = core.ready.borrow_mut().next_event();
+                if let Some(event) = event {
+                    self.run_job(|| core.selector.dispatch(event));
+                }
+            }
+        }
     }
 
     /// Runs one job: the only place where callbacks are called.
-    fn run_job(&self, job: Job<dyn Stepper>) {
-        match job {
-            Job::Callback(callback) => callback(),
-            Job::Step(task) => self.step(task),
-            Job::Timer(key) => {
-                let callback = self.core.timers.borrow_mut().take(key);
-                if let Some(callback) = callback {
-                    callback();
-                }
-            }
-            Job::Io(event) => self.core.selector.dispatch(event),
+    #[inline]
+    fn run_job(&self, job: impl FnOnce()) {
+        self.core.poll_bound.callbacks_ran(1);
+        self.core.renew_completions();
+        let outcome = catch_unwind(AssertUnwindSafe(job));
+        if contexts::in_use() {
+            self.leave_context();
         }
+        if let Err(payload) = outcome {
+            self.callback_failed(payload);
+        }
+    }
+
+    /// What a job has set was for itself and for what it has scheduled. (Like what follows, seldom
+    /// needed and so not made part of each `run_job`.)
+    #[inline(never)]
+    fn leave_context(&self) {
+        let ended = contexts::exchange(None);
+        self.guard("Exception while a context was dropped", || drop(ended));
+    }
+
+    #[cold]
+    fn callback_failed(&self, payload: Box<dyn Any + Send>) {
+        let context = ExceptionContext::new("Exception in callback");
+        self.call_exception_handler(&context.with_exception(Exception::from_panic(payload)));
     }
 }
 

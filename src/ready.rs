@@ -26,21 +26,15 @@ pub(crate) trait Runnable {
     }
 }
 
-/// A job taken from the queue.
-pub(crate) enum Job<S: ?Sized> {
+/// What the queue holds.
+pub(crate) enum Entry {
     Callback(Callback),
-    Step(Rc<S>),
-    Timer(TimerKey),
-    Io(IoEvent),
-}
-
-enum Entry {
-    Callback(Callback),
+    /// So many jobs of that lane.
     Next(Lane, u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lane {
+pub(crate) enum Lane {
     Step,
     Timer,
     Io,
@@ -85,6 +79,7 @@ impl<S: ?Sized> ReadyQueue<S> {
     }
 
     /// Adds a callback and tells its position.
+    #[inline]
     pub(crate) fn push_callback(&mut self, callback: Callback) -> u64 {
         let position = self.end();
         self.entries.push_back(Entry::Callback(callback));
@@ -129,10 +124,11 @@ impl<S: ?Sized> ReadyQueue<S> {
         }
     }
 
-    /// What is ready now is the batch that `next_in_batch` hands out; later jobs are not.
-    pub(crate) fn begin_batch(&mut self) {
+    /// What is ready now is the batch, of so many entries; later jobs are not part of it.
+    pub(crate) fn begin_batch(&mut self) -> usize {
         self.batch_end = self.end();
         self.batches += 1;
+        self.entries.len()
     }
 
     /// Names the batch that is running, or was the last to run: each has another number.
@@ -140,35 +136,25 @@ impl<S: ?Sized> ReadyQueue<S> {
         self.batches
     }
 
+    /// Takes the first entry. Whoever takes it also takes the jobs of the lane that it stands for.
     #[inline]
-    pub(crate) fn next_in_batch(&mut self) -> Option<Job<S>> {
-        if self.front == self.batch_end {
-            return None;
-        }
-        self.next()
+    pub(crate) fn next(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.front += 1;
+        Some(entry)
     }
 
-    /// The next job, in the batch or not.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Job<S>> {
-        let lane = match self.entries.front_mut()? {
-            Entry::Next(lane, count) if *count > 1 => {
-                *count -= 1;
-                *lane
-            }
-            _ => {
-                self.front += 1;
-                match self.entries.pop_front()? {
-                    Entry::Callback(callback) => return Some(Job::Callback(callback)),
-                    Entry::Next(lane, _) => lane,
-                }
-            }
-        };
-        match lane {
-            Lane::Step => self.steps.pop_front().map(Job::Step),
-            Lane::Timer => self.timers.pop_front().map(Job::Timer),
-            Lane::Io => self.events.pop_front().map(Job::Io),
-        }
+    pub(crate) fn next_step(&mut self) -> Option<Rc<S>> {
+        self.steps.pop_front()
+    }
+
+    pub(crate) fn next_timer(&mut self) -> Option<TimerKey> {
+        self.timers.pop_front()
+    }
+
+    pub(crate) fn next_event(&mut self) -> Option<IoEvent> {
+        self.events.pop_front()
     }
 
     /// The tasks and operations that wait for a step.
@@ -186,13 +172,16 @@ mod tests {
         KeyData::from_ffi((1 << 32) | n).into()
     }
 
-    fn names(queue: &mut ReadyQueue<()>) -> Vec<String> {
+    /// Takes a batch, and names its jobs.
+    fn batch(queue: &mut ReadyQueue<()>) -> Vec<String> {
         let mut names = Vec::new();
-        while let Some(job) = queue.next_in_batch() {
-            names.push(match job {
-                Job::Timer(key) => format!("{:?}", key),
-                _ => "callback".to_string(),
-            });
+        for _ in 0..queue.begin_batch() {
+            match queue.next() {
+                Some(Entry::Next(_, count)) => {
+                    names.extend((0..count).map(|_| format!("{:?}", queue.next_timer().unwrap())));
+                }
+                _ => names.push("callback".to_string()),
+            }
         }
         names
     }
@@ -204,10 +193,9 @@ mod tests {
         queue.push_timer(timer(2));
         queue.push_callback(Box::new(|| ()));
         queue.push_timer(timer(3));
-        queue.begin_batch();
         let (a, b, c) = (timer(1), timer(2), timer(3));
         assert_eq!(
-            names(&mut queue),
+            batch(&mut queue),
             [
                 format!("{a:?}"),
                 format!("{b:?}"),
@@ -221,12 +209,27 @@ mod tests {
     fn a_batch_does_not_grow_while_it_runs() {
         let mut queue = ReadyQueue::<()>::default();
         queue.push_timer(timer(1));
-        queue.begin_batch();
+        assert_eq!(queue.begin_batch(), 1);
         queue.push_timer(timer(2));
-        assert_eq!(names(&mut queue).len(), 1);
-        queue.begin_batch();
-        assert_eq!(names(&mut queue).len(), 1);
+        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Timer, 1))));
+        assert_eq!(queue.next_timer(), Some(timer(1)));
+        assert_eq!(batch(&mut queue), [format!("{:?}", timer(2))]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_comes_while_a_lane_is_run_is_for_the_next_batch() {
+        let mut queue = ReadyQueue::<()>::default();
+        queue.push_timer(timer(1));
+        queue.push_timer(timer(2));
+        assert_eq!(queue.begin_batch(), 1);
+        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Timer, 2))));
+        assert_eq!(queue.next_timer(), Some(timer(1)));
+        queue.push_timer(timer(3));
+        queue.push_timer(timer(4));
+        assert_eq!(queue.next_timer(), Some(timer(2)));
+        let (c, d) = (timer(3), timer(4));
+        assert_eq!(batch(&mut queue), [format!("{c:?}"), format!("{d:?}")]);
     }
 
     #[test]
@@ -236,8 +239,7 @@ mod tests {
         queue.push_timer(timer(1));
         let second = queue.push_callback(Box::new(|| ()));
         assert!(queue.cancel(second).is_some());
-        queue.begin_batch();
-        assert_eq!(names(&mut queue).len(), 3);
+        assert_eq!(batch(&mut queue).len(), 3);
         assert!(queue.cancel(first).is_none());
         assert!(queue.cancel(second).is_none());
         assert!(queue.cancel(u64::MAX).is_none());

@@ -2,7 +2,7 @@
 
 use super::LoopHandle;
 use crate::hooks::ExceptionContext;
-use crate::ready::Job;
+use crate::ready::{Entry, Lane, Runnable};
 
 impl LoopHandle {
     /// Empties everything, so that every closure is dropped and every source forgotten. What
@@ -32,10 +32,17 @@ impl LoopHandle {
             .into_iter()
             .for_each(|watcher| self.guard(WHERE, || drop(watcher)));
         loop {
-            let job = core.ready.borrow_mut().next();
-            match job {
-                Some(Job::Step(step)) => self.guard(WHERE, || step.abandon()),
-                Some(job) => self.guard(WHERE, || drop(job)),
+            let entry = core.ready.borrow_mut().next();
+            match entry {
+                Some(Entry::Callback(callback)) => self.guard(WHERE, || drop(callback)),
+                Some(Entry::Next(Lane::Step, count)) => {
+                    for _ in 0..count {
+                        let step = core.ready.borrow_mut().next_step();
+                        self.guard(WHERE, || step.into_iter().for_each(Runnable::abandon));
+                    }
+                }
+                // Keys hold nothing.
+                Some(Entry::Next(Lane::Timer | Lane::Io, _)) => {}
                 None => break,
             }
         }
