@@ -456,7 +456,7 @@ impl LoopHandle {
     /// Runs one job: the only place where callbacks are called.
     #[inline]
     fn run_job(&self, job: impl FnOnce()) {
-        self.core.poll_bound.callbacks_ran(1);
+        self.core.poll_bound.callback_runs();
         self.core.renew_completions();
         let outcome = catch_unwind(AssertUnwindSafe(job));
         if contexts::in_use() {

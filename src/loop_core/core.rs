@@ -195,6 +195,7 @@ impl Core {
 
     /// Whether this tick may do without a poll, something being ready. Not under another clock
     /// than the real one: there every tick is to be the same.
+    #[inline]
     pub(super) fn may_leave_poll_out(&self) -> bool {
         matches!(self.clock, LoopClock::Real(_))
             && (self.selector.is_idle() || self.poll_bound.one_more_tick())

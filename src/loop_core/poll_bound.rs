@@ -2,22 +2,29 @@
 //!
 //! A poll costs as much as some hundred callbacks, so a chain of them (one each tick) is not to
 //! pay for one every time. Sources wait for as long as this allows and no longer.
+//!
+//! A look at the clock costs as much as a tick, so most ticks do without: the next look is when
+//! the time would be over if ticks went on as before, or a bit earlier, for they may not.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The system is asked after this many ticks at the latest,
 const TICKS: u32 = 61;
 /// or this many callbacks,
-const CALLBACKS: u32 = 1000;
-/// or this much real time.
+const CALLBACKS: u64 = 1000;
+/// or this much real time, counted from the first tick without a poll;
 const TIME: Duration = Duration::from_millis(4);
+/// of ticks that suddenly become slow, so many may go by before that is seen.
+const TICKS_UNSEEN: u32 = 20;
 
 /// What has happened since the last poll.
 pub(super) struct PollBound {
     ticks: Cell<u32>,
-    callbacks: Cell<u32>,
-    last_poll: Cell<Duration>,
+    callbacks: Cell<u64>,
+    first_tick: Cell<Instant>,
+    /// Which tick looks at the clock.
+    next_look: Cell<u32>,
 }
 
 impl PollBound {
@@ -25,87 +32,122 @@ impl PollBound {
         PollBound {
             ticks: Cell::new(0),
             callbacks: Cell::new(0),
-            last_poll: Cell::new(Duration::ZERO),
+            first_tick: Cell::new(Instant::now()),
+            next_look: Cell::new(1),
         }
     }
 
     /// Counts a tick, and tells whether it may do without a poll.
+    #[inline]
     pub(super) fn one_more_tick(&self) -> bool {
-        self.one_more_tick_at(coarse_time())
+        self.one_more_tick_by(Instant::now)
     }
 
-    fn one_more_tick_at(&self, now: Duration) -> bool {
-        self.ticks.set(self.ticks.get() + 1);
-        self.ticks.get() < TICKS
-            && self.callbacks.get() < CALLBACKS
-            && now.saturating_sub(self.last_poll.get()) < TIME
+    #[inline]
+    fn one_more_tick_by(&self, clock: impl FnOnce() -> Instant) -> bool {
+        let tick = self.ticks.get() + 1;
+        self.ticks.set(tick);
+        self.callbacks.get() < CALLBACKS && (tick < self.next_look.get() || self.look(tick, clock))
     }
 
-    pub(super) fn callbacks_ran(&self, count: u32) {
-        self.callbacks.set(self.callbacks.get().saturating_add(count));
+    #[inline(never)]
+    fn look(&self, tick: u32, clock: impl FnOnce() -> Instant) -> bool {
+        if tick >= TICKS {
+            return false;
+        }
+        let now = clock();
+        if tick == 1 {
+            self.first_tick.set(now);
+            self.next_look.set(2);
+            return true;
+        }
+        let passed = now.duration_since(self.first_tick.get());
+        if passed >= TIME {
+            return false;
+        }
+        // How many ticks like those before fit into the rest: where hardly any time has passed, the
+        // greatest number.
+        let fit_in = ((TIME - passed).div_duration_f32(passed) * (tick - 1) as f32) as u32;
+        let next = tick + fit_in.clamp(1, TICKS_UNSEEN);
+        self.next_look.set(next.min(TICKS));
+        true
+    }
+
+    #[inline]
+    pub(super) fn callback_runs(&self) {
+        self.callbacks.set(self.callbacks.get() + 1);
     }
 
     pub(super) fn polled(&self) {
-        self.polled_at(coarse_time());
-    }
-
-    fn polled_at(&self, now: Duration) {
         self.ticks.set(0);
         self.callbacks.set(0);
-        self.last_poll.set(now);
-    }
-}
-
-/// Real time, some milliseconds late at the worst, but cheap.
-fn coarse_time() -> Duration {
-    #[cfg(target_os = "linux")]
-    {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        Duration::try_from(time).unwrap_or_default()
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        use std::sync::OnceLock;
-        use std::time::Instant;
-        static ORIGIN: OnceLock<Instant> = OnceLock::new();
-        ORIGIN.get_or_init(Instant::now).elapsed()
+        self.next_look.set(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
-    const NOW: Duration = Duration::from_secs(1);
-
-    fn just_polled() -> PollBound {
-        let bound = PollBound::new();
-        bound.polled_at(NOW);
-        bound
-    }
-
-    #[test]
-    fn a_tick_of_many_callbacks_uses_the_bound_up() {
-        let bound = just_polled();
-        assert!(bound.one_more_tick_at(NOW));
-        bound.callbacks_ran(CALLBACKS);
-        assert!(!bound.one_more_tick_at(NOW));
+    /// How many ticks do without a poll, if `time` has passed before each and so many callbacks run
+    /// in each.
+    fn left_out(bound: &PollBound, callbacks: u64, time: impl Fn(u32) -> Duration) -> u32 {
+        let start = Instant::now();
+        bound.polled();
+        let mut ticks = 0;
+        while bound.one_more_tick_by(|| start + time(ticks)) {
+            (0..callbacks).for_each(|_| bound.callback_runs());
+            ticks += 1;
+        }
+        ticks
     }
 
     #[test]
     fn the_sixty_first_tick_polls() {
-        let bound = just_polled();
-        let left_out = (0..1000).take_while(|_| bound.one_more_tick_at(NOW)).count();
-        assert_eq!(left_out, 60);
-        bound.polled_at(NOW);
-        assert!(bound.one_more_tick_at(NOW));
+        let bound = PollBound::new();
+        for _ in 0..2 {
+            assert_eq!(left_out(&bound, 1, |_| Duration::ZERO), 60);
+        }
     }
 
     #[test]
-    fn time_alone_ends_it() {
-        let bound = just_polled();
-        let almost = NOW + TIME - Duration::from_nanos(1);
-        assert!(bound.one_more_tick_at(almost));
-        assert!(!bound.one_more_tick_at(NOW + TIME));
+    fn many_callbacks_use_the_bound_up() {
+        let bound = PollBound::new();
+        assert_eq!(left_out(&bound, CALLBACKS, |_| Duration::ZERO), 1);
+        assert_eq!(left_out(&bound, CALLBACKS / 4, |_| Duration::ZERO), 4);
+    }
+
+    #[test]
+    fn steady_ticks_keep_the_time_to_a_tick() {
+        let bound = PollBound::new();
+        for tick in (70..10_000).map(Duration::from_micros) {
+            let time = tick * left_out(&bound, 1, |ticks| tick * ticks);
+            assert!(TIME <= time && time < TIME + tick, "{tick:?}: {time:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_that_become_slow_are_seen_soon() {
+        let bound = PollBound::new();
+        for quick in 1..TICKS {
+            let ticks = left_out(&bound, 1, |ticks| TIME * ticks.saturating_sub(quick));
+            assert!(
+                ticks <= quick + TICKS_UNSEEN,
+                "{quick} and then {}",
+                ticks - quick
+            );
+        }
+    }
+
+    #[test]
+    fn quick_ticks_seldom_look_at_the_clock() {
+        let looks = RefCell::<Vec<u32>>::default();
+        left_out(&PollBound::new(), 1, |ticks| {
+            looks.borrow_mut().push(ticks + 1);
+            Duration::ZERO
+        });
+        assert_eq!(looks.take(), [1, 2, 22, 42]);
     }
 }
