@@ -19,6 +19,7 @@ use crate::errors::{CancelledError, Exception, InvalidStateError, Result, Runtim
 use crate::handles::Cancel;
 use crate::loop_core::part::step_is_interrupted;
 use crate::loop_core::{Awaiting, LoopHandle, yield_step};
+use state::finish_with;
 use state::{DoneCallback, Phase, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish};
 
@@ -30,10 +31,6 @@ struct PlainCell<T> {
 impl<T: 'static> FutureCell<T> for PlainCell<T> {
     fn state(&self) -> &State<T> {
         &self.state
-    }
-
-    fn is_open(&self) -> bool {
-        true
     }
 }
 
@@ -51,7 +48,7 @@ impl<T: 'static> Cancel for PlainCell<T> {
 }
 
 /// Says of a handle of a [`Kind::Yield`] that it has suspended: it is no key of a registration.
-const YIELDED: u32 = u32::MAX;
+const YIELDED: usize = usize::MAX;
 
 /// Names a done callback, for [`Future::remove_done_callback`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,11 +83,13 @@ pub struct CallbackKey(u32);
 pub struct Future<T> {
     cell: Rc<dyn FutureCell<T>>,
     /// The key under which this handle waits, 0 if it does not. It belongs to the handle alone:
-    /// cloning does not copy it, and dropping the handle ends it.
-    registration: Cell<u32>,
+    /// cloning does not copy it, and dropping the handle ends it. (A `u32` in a whole word, for half of
+    /// one would make the handle slow to move.)
+    registration: Cell<usize>,
 }
 
 impl<T> Future<T> {
+    #[inline]
     pub(crate) fn of(cell: Rc<dyn FutureCell<T>>) -> Future<T> {
         Future {
             cell,
@@ -125,7 +124,7 @@ impl<T> Future<T> {
     }
 
     fn end_registration(&self) -> bool {
-        let key = self.registration.replace(0);
+        let key = self.registration.replace(0) as u32;
         let removed = self.cell.state().remove_waiter(key);
         if let Some(Waiter::Task(_, task)) = &removed {
             task.part().stop_waiting_for(Rc::as_ptr(&self.cell).cast(), key);
@@ -214,7 +213,7 @@ impl<T: 'static> Future<T> {
     /// [`InvalidStateError`] if it is done already, or a task's or an operation's.
     #[inline]
     pub fn set_result(&self, result: T) -> Result<(), InvalidStateError> {
-        self.finish_by_hand(Outcome::Result(result))
+        self.finish_by_hand(|| Phase::Result(result))
     }
 
     /// Finishes it with an exception (`Future.set_exception`): whoever reads the result raises it.
@@ -222,17 +221,19 @@ impl<T: 'static> Future<T> {
     /// # Errors
     /// As for [`set_result`](Self::set_result).
     pub fn set_exception(&self, exception: impl Into<Exception>) -> Result<(), InvalidStateError> {
-        self.finish_by_hand(Outcome::Failed(exception.into()))
+        let exception = exception.into();
+        self.finish_by_hand(|| Phase::Failed(exception))
     }
 
     #[inline]
-    fn finish_by_hand(&self, outcome: Outcome<T>) -> Result<(), InvalidStateError> {
-        if self.done() {
+    fn finish_by_hand(&self, outcome: impl FnOnce() -> Phase<T>) -> Result<(), InvalidStateError> {
+        let state = self.state_now();
+        if state.done() {
             Err(InvalidStateError::AlreadyDone)
-        } else if !self.cell.is_open() {
+        } else if !state.is_open() {
             Err(InvalidStateError::NotYours)
         } else {
-            finish(self.cell.clone(), outcome)
+            finish_with(&self.cell, state, outcome)
         }
     }
 
@@ -383,7 +384,7 @@ impl<T: 'static> Future<T> {
         match core.stepping() {
             Some(task) if place == Awaiting::InTask => {
                 let key = state.new_key();
-                self.registration.set(key);
+                self.registration.set(key as usize);
                 task.part().wait_for(self.cell.clone(), key, core.scope());
                 state.add_task(key, task);
             }
@@ -394,7 +395,7 @@ impl<T: 'static> Future<T> {
                     return false;
                 }
                 let key = state.new_key();
-                self.registration.set(key);
+                self.registration.set(key as usize);
                 state.add_waiter(Waiter::Waker(key, waker));
                 if let Some(around) = around {
                     let cell: Rc<dyn Cancel> = self.cell.clone();
@@ -488,6 +489,7 @@ impl<T> fmt::Debug for Take<T> {
 impl LoopHandle {
     /// A pending future (`loop.create_future`). On a closed loop it can be completed as anywhere
     /// else, but its callbacks are refused.
+    #[inline]
     pub fn create_future<T: 'static>(&self) -> Future<T> {
         Future::of(Rc::new(PlainCell {
             state: State::pending(self.clone(), Kind::Future),

@@ -68,6 +68,7 @@ impl<S, F: StdFuture> Pinned<S, F> {
 struct Busy<'a>(&'a Cell<bool>);
 
 impl<'a> Busy<'a> {
+    #[inline]
     fn begin(flag: &'a Cell<bool>) -> Option<Busy<'a>> {
         (!flag.replace(true)).then_some(Busy(flag))
     }

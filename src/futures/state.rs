@@ -109,6 +109,7 @@ pub(crate) struct State<T> {
 }
 
 impl<T> State<T> {
+    #[inline]
     pub(crate) fn pending(event_loop: LoopHandle, kind: Kind) -> State<T> {
         State::with(event_loop, kind, Phase::Pending(Few::None))
     }
@@ -117,6 +118,7 @@ impl<T> State<T> {
         State::with(event_loop, Kind::Future, outcome.into())
     }
 
+    #[inline]
     fn with(event_loop: LoopHandle, kind: Kind, phase: Phase<T>) -> State<T> {
         State {
             event_loop,
@@ -133,6 +135,12 @@ impl<T> State<T> {
         self.done.get()
     }
 
+    /// Whether anybody may complete it, and not only its own task or operation.
+    pub(super) fn is_open(&self) -> bool {
+        self.kind == Kind::Future
+    }
+
+    #[inline]
     pub(super) fn is_operation(&self) -> bool {
         matches!(self.kind, Kind::Operation | Kind::Yield)
     }
@@ -324,11 +332,6 @@ impl<T> Drop for State<T> {
 pub(crate) trait FutureCell<T>: Cancel {
     fn state(&self) -> &State<T>;
 
-    /// Whether anybody may complete it, or only its own task or operation.
-    fn is_open(&self) -> bool {
-        false
-    }
-
     /// It is polled and still pending: an operation that knows itself ready goes on.
     fn polled(self: Rc<Self>) {}
 
@@ -351,22 +354,32 @@ pub(crate) trait FutureCell<T>: Cancel {
 }
 
 /// Completes a future: whoever waits for it is scheduled, in the order they came.
-#[inline]
 pub(crate) fn finish<T: 'static>(
     cell: Rc<dyn FutureCell<T>>,
     outcome: Outcome<T>,
 ) -> Result<(), InvalidStateError> {
-    let state = cell.state();
+    finish_with(&cell, cell.state(), || outcome.into())
+}
+
+/// The same for an outcome that is made in its place: to copy what was written in parts just before is
+/// slow.
+#[inline]
+pub(super) fn finish_with<T: 'static>(
+    cell: &Rc<dyn FutureCell<T>>,
+    state: &State<T>,
+    outcome: impl FnOnce() -> Phase<T>,
+) -> Result<(), InvalidStateError> {
     if state.done.replace(true) {
         return Err(InvalidStateError::AlreadyDone);
     }
-    let waiters = match &mut *state.phase.borrow_mut() {
+    let mut phase = state.phase.borrow_mut();
+    let waiters = match &mut *phase {
         Phase::Pending(waiters) => waiters.take(),
         _ => Few::None,
     };
-    // In place: it is made of parts that were written just now, and copying those is slow.
-    *state.phase.borrow_mut() = outcome.into();
-    tell(&cell, state, waiters);
+    *phase = outcome();
+    drop(phase);
+    tell(cell, state, waiters);
     Ok(())
 }
 
