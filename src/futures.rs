@@ -21,7 +21,7 @@ use crate::loop_core::part::step_is_interrupted;
 use crate::loop_core::{Awaiting, LoopHandle, yield_step};
 use state::finish_with;
 use state::{DoneCallback, Phase, Waiter, schedule_callback};
-pub(crate) use state::{FutureCell, Kind, Outcome, State, finish};
+pub(crate) use state::{FutureCell, Kind, Outcome, State, finish, finish_with_result};
 
 /// A future that nobody but its holder completes.
 struct PlainCell<T> {
@@ -306,7 +306,7 @@ impl<T: 'static> Future<T> {
         cx: &mut Context<'_>,
         read: impl FnOnce(&State<T>, bool) -> Result<T>,
     ) -> Poll<Result<T>> {
-        let state = self.cell.state();
+        let state = self.state_now();
         let core = &state.event_loop.core;
         let place = core.awaiting(cx.waker());
         let interrupted = step_is_interrupted();
@@ -331,7 +331,7 @@ impl<T: 'static> Future<T> {
             if was_registered {
                 self.end_registration();
             }
-            if state.is_operation() {
+            if state.kind == Kind::Operation {
                 self.cell.clone().polled();
             }
         }

@@ -65,11 +65,13 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn get_running_loop() -> Result<LoopHandle> {
-    RUNNING
-        .try_with(|running| running.borrow().clone())
-        .ok()
-        .flatten()
-        .ok_or_else(|| RuntimeError::NoRunningLoop.into())
+    with_running_loop(LoopHandle::clone).ok_or_else(|| RuntimeError::NoRunningLoop.into())
+}
+
+/// The same without a handle of its own, if there is one. No user's code may run in `look`.
+pub(crate) fn with_running_loop<R>(look: impl FnOnce(&LoopHandle) -> R) -> Option<R> {
+    let seen = RUNNING.try_with(|running| running.borrow().as_ref().map(look));
+    seen.ok().flatten()
 }
 
 /// The cancellation that is due in the task that is being stepped, for an await that is no future of
@@ -94,9 +96,8 @@ pub(crate) fn yield_step(waker: &Waker) {
 
 /// A scope that has something to deliver is to know of the wake before the step is over.
 fn mark_woken(waker: &Waker) {
-    let _ = RUNNING.try_with(|running| {
-        if let Some(running) = &*running.borrow()
-            && running.core.awaiting(waker) == Awaiting::InTask
+    with_running_loop(|running| {
+        if running.core.awaiting(waker) == Awaiting::InTask
             && let Some(task) = running.core.stepping()
         {
             task.part().set(part::Flag::WokenInStep, true);
@@ -105,11 +106,7 @@ fn mark_woken(waker: &Waker) {
 }
 
 fn take_cancellation_of_step() -> Option<CancelledError> {
-    let taken = RUNNING.try_with(|running| {
-        let running = running.borrow();
-        running.as_ref()?.core.take_cancellation()
-    });
-    taken.ok().flatten()
+    with_running_loop(|running| running.core.take_cancellation()).flatten()
 }
 
 /// In a destructor at the end of the thread there is no running loop, though one may run.
@@ -128,9 +125,7 @@ pub(crate) fn in_context(callback: impl FnOnce() + 'static) -> Callback {
 }
 
 fn a_loop_is_running() -> bool {
-    RUNNING
-        .try_with(|running| running.borrow().is_some())
-        .unwrap_or(false)
+    with_running_loop(|_| ()).is_some()
 }
 
 /// A loop, for the callbacks and coroutines that use it (what `loop` is in Python code).

@@ -31,11 +31,12 @@ pub(crate) struct Pinned<S, F> {
 }
 
 impl<S, F: StdFuture> Pinned<S, F> {
+    #[inline]
     pub(crate) fn new(shared: S, coroutine: F) -> Rc<Pinned<S, F>> {
         Rc::new(Pinned {
             shared,
-            coroutine: UnsafeCell::new(Some(coroutine)),
             busy: Cell::new(false),
+            coroutine: UnsafeCell::new(Some(coroutine)),
         })
     }
 

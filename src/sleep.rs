@@ -8,9 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::errors::{CancelledError, Result, RuntimeError};
-use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish, finish_with_result};
 use crate::handles::{Cancel, TimerHandle};
-use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation, yield_step};
+use crate::loop_core::{
+    Kept, LoopHandle, get_running_loop, take_cancellation, with_running_loop, yield_step,
+};
 use crate::ready::Runnable;
 
 struct Sleep {
@@ -73,16 +75,22 @@ struct Yield {
 }
 
 impl Yield {
+    fn new(event_loop: &LoopHandle) -> Rc<Yield> {
+        Rc::new(Yield {
+            state: State::pending(event_loop.clone(), Kind::Yield),
+            made_in_batch: event_loop.core.batch(),
+        })
+    }
+
+    /// It may be done, or have been cancelled.
     fn complete(self: Rc<Self>) {
         let event_loop = &self.state.event_loop;
-        let outcome = if event_loop.is_closed() && event_loop.core.batch() == self.made_in_batch {
+        if event_loop.is_closed() && event_loop.core.batch() == self.made_in_batch {
             self.state.set_seen();
-            Outcome::Failed(RuntimeError::LoopClosed.into())
+            let _ = finish(self, Outcome::Failed(RuntimeError::LoopClosed.into()));
         } else {
-            Outcome::Result(())
-        };
-        // It may be done, or have been cancelled.
-        let _ = finish(self, outcome);
+            let _ = finish_with_result(self, ());
+        }
     }
 }
 
@@ -148,10 +156,7 @@ impl LoopHandle {
             return Future::failed(self, RuntimeError::LoopClosed);
         }
         let Some(when) = when else {
-            return Future::of(Rc::new(Yield {
-                state: State::pending(self.clone(), Kind::Yield),
-                made_in_batch: self.core.batch(),
-            }));
+            return Future::of(Yield::new(self));
         };
         let sleep = Rc::new(Sleep {
             state: State::pending(self.clone(), Kind::Operation),
@@ -185,7 +190,25 @@ impl LoopHandle {
 /// assert_eq!(event_loop.time(), Duration::from_secs(3600));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[inline]
 pub fn sleep(delay: Duration) -> Future<()> {
+    // A handle that is made in the caller need not be copied to it.
+    match yield_on_running_loop(delay) {
+        Some(yielding) => Future::of(yielding),
+        None => sleep_on_running_loop(delay),
+    }
+}
+
+/// A sleep of zero on the running loop.
+fn yield_on_running_loop(delay: Duration) -> Option<Rc<Yield>> {
+    let made = |event_loop: &LoopHandle| {
+        let is_yield = delay.is_zero() && !event_loop.is_closed();
+        is_yield.then(|| Yield::new(event_loop))
+    };
+    with_running_loop(made).flatten()
+}
+
+fn sleep_on_running_loop(delay: Duration) -> Future<()> {
     match get_running_loop() {
         Ok(event_loop) => event_loop.sleep(delay),
         Err(error) => Future::failed(&LoopHandle::closed(), error),

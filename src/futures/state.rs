@@ -361,6 +361,14 @@ pub(crate) fn finish<T: 'static>(
     finish_with(&cell, cell.state(), || outcome.into())
 }
 
+/// The same with a result.
+pub(crate) fn finish_with_result<T: 'static>(
+    cell: Rc<dyn FutureCell<T>>,
+    result: T,
+) -> Result<(), InvalidStateError> {
+    finish_with(&cell, cell.state(), || Phase::Result(result))
+}
+
 /// The same for an outcome that is made in its place: to copy what was written in parts just before is
 /// slow.
 #[inline]
@@ -372,14 +380,10 @@ pub(super) fn finish_with<T: 'static>(
     if state.done.replace(true) {
         return Err(InvalidStateError::AlreadyDone);
     }
-    let mut phase = state.phase.borrow_mut();
-    let waiters = match &mut *phase {
-        Phase::Pending(waiters) => waiters.take(),
-        _ => Few::None,
-    };
-    *phase = outcome();
-    drop(phase);
-    tell(cell, state, waiters);
+    let before = std::mem::replace(&mut *state.phase.borrow_mut(), outcome());
+    if let Phase::Pending(waiters) = before {
+        tell(cell, state, waiters);
+    }
     Ok(())
 }
 

@@ -152,6 +152,7 @@ fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
 }
 
 impl TaskPart {
+    #[inline]
     pub(crate) fn new(number: u64) -> TaskPart {
         TaskPart {
             phase: Cell::new(Phase::New),
@@ -317,14 +318,15 @@ impl TaskPart {
         let is_it = |wait: &Wait| {
             wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
         };
-        let mut waits = self.waits.take();
-        let ended = waits.remove(is_it);
-        if waits.is_empty() {
-            self.set(Flag::Waits, false);
-        } else {
-            self.waits.set(waits);
+        match self.waits.take() {
+            Few::One(wait) if is_it(&wait) => self.set(Flag::Waits, false),
+            mut waits => {
+                let ended = waits.remove(is_it);
+                self.set(Flag::Waits, !waits.is_empty());
+                self.waits.set(waits);
+                drop(ended);
+            }
         }
-        drop(ended);
     }
 
     /// The end: it waits for nothing.

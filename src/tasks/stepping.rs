@@ -156,6 +156,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> FutureCell<T> for T
 }
 
 /// Makes a task of a coroutine, which is not scheduled yet.
+#[inline]
 pub(super) fn new_task<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
     event_loop: &LoopHandle,
     coroutine: F,
