@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future as StdFuture;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +26,19 @@ use crate::threadsafe::{Inbox, RemoteWaker};
 #[repr(C)]
 pub(crate) struct Pinned<S, F> {
     pub(crate) shared: S,
-    /// The coroutine is being polled or dropped: nothing else may touch it.
-    busy: Cell<bool>,
-    coroutine: UnsafeCell<Option<F>>,
+    /// Who may touch the coroutine.
+    use_of_coroutine: Cell<Use>,
+    coroutine: UnsafeCell<ManuallyDrop<F>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Whoever sets another use first.
+    Free,
+    /// It is being polled: nobody else.
+    Polled,
+    /// It was dropped, or is being dropped: nobody any more.
+    Gone,
 }
 
 impl<S, F: StdFuture> Pinned<S, F> {
@@ -35,49 +46,66 @@ impl<S, F: StdFuture> Pinned<S, F> {
     pub(crate) fn new(shared: S, coroutine: F) -> Rc<Pinned<S, F>> {
         Rc::new(Pinned {
             shared,
-            busy: Cell::new(false),
-            coroutine: UnsafeCell::new(Some(coroutine)),
+            use_of_coroutine: Cell::new(Use::Free),
+            coroutine: UnsafeCell::new(ManuallyDrop::new(coroutine)),
         })
     }
 
-    /// Polls the coroutine once; `None` if it is gone, or is being polled or dropped already.
+    /// Polls the coroutine once; `None` if it is gone, or is being polled already.
     pub(crate) fn poll_coroutine(self: &Rc<Self>, cx: &mut Context<'_>) -> Option<Poll<F::Output>> {
-        let _busy = Busy::begin(&self.busy)?;
-        // SAFETY: `busy` was false and is true until this returns (or unwinds), and whoever makes
-        // a reference to the coroutine (here and in `drop_coroutine`) sets it first: this is the
-        // only reference. All is on one thread, for an `Rc` does not leave its own.
-        let coroutine = unsafe { &mut *self.coroutine.get() };
+        let _polled = Polled::begin(&self.use_of_coroutine)?;
+        // SAFETY: the use was `Free` and is `Polled` until this returns (or unwinds), and whoever
+        // makes a reference to the coroutine (here and in `drop_in_place`) asks for `Free` and sets
+        // another first: this is the only reference, and the coroutine was not dropped. All is on one
+        // thread, for an `Rc` does not leave its own.
+        let coroutine = unsafe { &mut **self.coroutine.get() };
         // SAFETY: the coroutine does not move from here until it is dropped, by the invariant of
-        // `Pinned`; `drop_coroutine` and the drop of the `Rc` drop it in place.
-        let coroutine = unsafe { Pin::new_unchecked(coroutine.as_mut()?) };
+        // `Pinned`; `drop_in_place` is all that drops it.
+        let coroutine = unsafe { Pin::new_unchecked(coroutine) };
         Some(coroutine.poll(cx))
     }
 
-    /// Drops the coroutine, in place. False if it is being polled or dropped at this moment.
+    /// Drops the coroutine, in place. False if it is being polled at this moment.
     pub(crate) fn drop_coroutine(self: &Rc<Self>) -> bool {
-        let Some(_busy) = Busy::begin(&self.busy) else {
-            return false;
-        };
-        // SAFETY: as in `poll_coroutine`, `busy` makes this the only reference; assigning drops the old
-        // value where it is.
-        unsafe { *self.coroutine.get() = None };
-        true
+        self.drop_in_place();
+        self.use_of_coroutine.get() == Use::Gone
     }
 }
 
-/// Sets a flag for as long as it lives.
-struct Busy<'a>(&'a Cell<bool>);
-
-impl<'a> Busy<'a> {
-    #[inline]
-    fn begin(flag: &'a Cell<bool>) -> Option<Busy<'a>> {
-        (!flag.replace(true)).then_some(Busy(flag))
+impl<S, F> Pinned<S, F> {
+    fn drop_in_place(&self) {
+        if self.use_of_coroutine.get() == Use::Free {
+            self.use_of_coroutine.set(Use::Gone);
+            // SAFETY: as in `poll_coroutine` this is the only reference, and the coroutine was not
+            // dropped before; nor will it be again, for it is `Gone`.
+            unsafe { ManuallyDrop::drop(&mut *self.coroutine.get()) };
+        }
     }
 }
 
-impl Drop for Busy<'_> {
+impl<S, F> Drop for Pinned<S, F> {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.drop_in_place();
+    }
+}
+
+/// The coroutine is being polled for as long as this lives.
+struct Polled<'a>(&'a Cell<Use>);
+
+impl<'a> Polled<'a> {
+    #[inline]
+    fn begin(use_of_coroutine: &'a Cell<Use>) -> Option<Polled<'a>> {
+        if use_of_coroutine.get() != Use::Free {
+            return None;
+        }
+        use_of_coroutine.set(Use::Polled);
+        Some(Polled(use_of_coroutine))
+    }
+}
+
+impl Drop for Polled<'_> {
+    fn drop(&mut self) {
+        self.0.set(Use::Free);
     }
 }
 
@@ -145,7 +173,7 @@ unsafe fn clone_lent(data: *const ()) -> RawWaker {
     // SAFETY: the caller's promise. A `Lent` is `Sync`: `&Arc<Inbox>`, an atomic, a `OnceLock`.
     let lent = unsafe { &*data.cast::<Lent<'_>>() };
     let remote = lent.cloned.get_or_init(|| RemoteWaker::new(lent.inbox));
-    let waker = std::mem::ManuallyDrop::new(remote.waker());
+    let waker = ManuallyDrop::new(remote.waker());
     // The parts of a waker that is not dropped make a waker that will be: the reference moves.
     RawWaker::new(waker.data(), waker.vtable())
 }
@@ -206,12 +234,12 @@ mod tests {
         let (refused, alive) = (Rc::new(Cell::new(None)), Rc::new(()));
         let task = Rc::new_cyclic(|weak| Pinned {
             shared: (),
-            coroutine: UnsafeCell::new(Some(Suicide {
+            use_of_coroutine: Cell::new(Use::Free),
+            coroutine: UnsafeCell::new(ManuallyDrop::new(Suicide {
                 refused: refused.clone(),
                 task: weak.clone(),
                 _alive: alive.clone(),
             })),
-            busy: Cell::new(false),
         });
         let mut cx = Context::from_waker(Waker::noop());
         assert_eq!(task.poll_coroutine(&mut cx), Some(Poll::Pending));
@@ -220,5 +248,18 @@ mod tests {
         assert!(task.drop_coroutine());
         assert_eq!(Rc::strong_count(&alive), 1);
         assert_eq!(task.poll_coroutine(&mut cx), None);
+        assert!(task.drop_coroutine());
+        drop(task);
+        assert_eq!(Rc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn a_coroutine_that_was_not_dropped_goes_with_its_task() {
+        let alive = Rc::new(());
+        let held = alive.clone();
+        let task = Pinned::new((), async move { drop(held) });
+        assert_eq!(Rc::strong_count(&alive), 2);
+        drop(task);
+        assert_eq!(Rc::strong_count(&alive), 1);
     }
 }
