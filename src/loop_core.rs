@@ -433,8 +433,7 @@ impl LoopHandle {
                 }
             }
             Lane::Timer => {
-                let timer = core.ready.borrow_mut().next_timer();
-                let callback = timer.and_then(|key| core.timers.borrow_mut().take(key));
+                let callback = core.timers.borrow_mut().take_due();
                 if let Some(callback) = callback {
                     self.run_job(callback);
                 }

@@ -2,13 +2,13 @@
 //!
 //! Most jobs are callbacks. The three other kinds (a task's step, a due timer, a ready source)
 //! wait in a lane of their own, and the queue only says "the next `n` of that lane": so a job is
-//! two words, and a step needs no box. A callback is found again by its position, counted from
+//! two words, and a step needs no box. The lane of the timers is in `timers.rs`. A callback is found again by its position, counted from
 //! the first job the queue ever held, which is all that a `Handle` needs for cancelling it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::handles::{Callback, IoEvent, TaskControl, TimerKey};
+use crate::handles::{Callback, IoEvent, TaskControl};
 
 /// What the loop keeps alive: a task, an operation.
 pub(crate) trait Runnable {
@@ -44,7 +44,6 @@ pub(crate) enum Lane {
 pub(crate) struct ReadyQueue<S: ?Sized> {
     entries: VecDeque<Entry>,
     steps: VecDeque<Rc<S>>,
-    timers: VecDeque<TimerKey>,
     events: VecDeque<IoEvent>,
     /// Position of the first entry.
     front: u64,
@@ -59,7 +58,6 @@ impl<S: ?Sized> Default for ReadyQueue<S> {
         ReadyQueue {
             entries: VecDeque::new(),
             steps: VecDeque::new(),
-            timers: VecDeque::new(),
             events: VecDeque::new(),
             front: 0,
             batch_end: 0,
@@ -92,8 +90,7 @@ impl<S: ?Sized> ReadyQueue<S> {
         self.one_more(Lane::Step);
     }
 
-    pub(crate) fn push_timer(&mut self, timer: TimerKey) {
-        self.timers.push_back(timer);
+    pub(crate) fn push_timer(&mut self) {
         self.one_more(Lane::Timer);
     }
 
@@ -149,10 +146,6 @@ impl<S: ?Sized> ReadyQueue<S> {
         self.steps.pop_front()
     }
 
-    pub(crate) fn next_timer(&mut self) -> Option<TimerKey> {
-        self.timers.pop_front()
-    }
-
     pub(crate) fn next_event(&mut self) -> Option<IoEvent> {
         self.events.pop_front()
     }
@@ -166,20 +159,18 @@ impl<S: ?Sized> ReadyQueue<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slotmap::KeyData;
 
-    fn timer(n: u64) -> TimerKey {
-        KeyData::from_ffi((1 << 32) | n).into()
-    }
+    type Queue = ReadyQueue<u32>;
 
     /// Takes a batch, and names its jobs.
-    fn batch(queue: &mut ReadyQueue<()>) -> Vec<String> {
+    fn batch(queue: &mut Queue) -> Vec<String> {
         let mut names = Vec::new();
         for _ in 0..queue.begin_batch() {
             match queue.next() {
-                Some(Entry::Next(_, count)) => {
-                    names.extend((0..count).map(|_| format!("{:?}", queue.next_timer().unwrap())));
+                Some(Entry::Next(Lane::Step, count)) => {
+                    names.extend((0..count).map(|_| queue.next_step().unwrap().to_string()));
                 }
+                Some(Entry::Next(_, count)) => names.push(format!("{count} timers")),
                 _ => names.push("callback".to_string()),
             }
         }
@@ -188,55 +179,55 @@ mod tests {
 
     #[test]
     fn kinds_of_work_keep_one_common_order() {
-        let mut queue = ReadyQueue::<()>::default();
-        queue.push_timer(timer(1));
-        queue.push_timer(timer(2));
+        let mut queue = Queue::default();
+        queue.push_step(Rc::new(1));
+        queue.push_step(Rc::new(2));
         queue.push_callback(Box::new(|| ()));
-        queue.push_timer(timer(3));
-        let (a, b, c) = (timer(1), timer(2), timer(3));
-        assert_eq!(
-            batch(&mut queue),
-            [
-                format!("{a:?}"),
-                format!("{b:?}"),
-                "callback".into(),
-                format!("{c:?}")
-            ]
-        );
+        queue.push_timer();
+        queue.push_timer();
+        queue.push_step(Rc::new(3));
+        assert_eq!(batch(&mut queue), ["1", "2", "callback", "2 timers", "3"]);
     }
 
     #[test]
     fn a_batch_does_not_grow_while_it_runs() {
-        let mut queue = ReadyQueue::<()>::default();
-        queue.push_timer(timer(1));
+        let mut queue = Queue::default();
+        queue.push_step(Rc::new(1));
         assert_eq!(queue.begin_batch(), 1);
-        queue.push_timer(timer(2));
-        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Timer, 1))));
-        assert_eq!(queue.next_timer(), Some(timer(1)));
-        assert_eq!(batch(&mut queue), [format!("{:?}", timer(2))]);
+        queue.push_step(Rc::new(2));
+        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Step, 1))));
+        assert_eq!(queue.next_step().as_deref(), Some(&1));
+        assert_eq!(batch(&mut queue), ["2"]);
         assert!(queue.is_empty());
     }
 
     #[test]
     fn what_comes_while_a_lane_is_run_is_for_the_next_batch() {
-        let mut queue = ReadyQueue::<()>::default();
-        queue.push_timer(timer(1));
-        queue.push_timer(timer(2));
+        let mut queue = Queue::default();
+        queue.push_step(Rc::new(1));
+        queue.push_step(Rc::new(2));
         assert_eq!(queue.begin_batch(), 1);
-        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Timer, 2))));
-        assert_eq!(queue.next_timer(), Some(timer(1)));
-        queue.push_timer(timer(3));
-        queue.push_timer(timer(4));
-        assert_eq!(queue.next_timer(), Some(timer(2)));
-        let (c, d) = (timer(3), timer(4));
-        assert_eq!(batch(&mut queue), [format!("{c:?}"), format!("{d:?}")]);
+        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Step, 2))));
+        assert_eq!(queue.next_step().as_deref(), Some(&1));
+        queue.push_step(Rc::new(3));
+        queue.push_step(Rc::new(4));
+        assert_eq!(queue.next_step().as_deref(), Some(&2));
+        assert_eq!(batch(&mut queue), ["3", "4"]);
+    }
+
+    #[test]
+    fn each_batch_has_another_name() {
+        let mut queue = Queue::default();
+        let before = queue.batch();
+        queue.begin_batch();
+        assert_ne!(queue.batch(), before);
     }
 
     #[test]
     fn a_position_names_one_callback_for_ever() {
-        let mut queue = ReadyQueue::<()>::default();
+        let mut queue = Queue::default();
         let first = queue.push_callback(Box::new(|| ()));
-        queue.push_timer(timer(1));
+        queue.push_timer();
         let second = queue.push_callback(Box::new(|| ()));
         assert!(queue.cancel(second).is_some());
         assert_eq!(batch(&mut queue).len(), 3);

@@ -18,6 +18,7 @@
 //!   first timer and it may be among them. A block that has more than `ROOM` then is parted at
 //!   its median, and so is the heap: its later half becomes the nearest block.
 //! * When the heap is used up, the nearest block becomes the heap.
+//! * A timer that is due has no entry any more; its key waits in `due` for its turn to run.
 //! * The callback is in a slot, found by the key. Cancelling empties the slot and leaves the
 //!   entry behind, whose key leads nowhere now. When there are too many such entries, each further
 //!   cancelling sweeps a few places, in rotation, until there are not.
@@ -30,7 +31,7 @@
 //! 3.6 ms (the heap: 11 and 250 ms), which is less than the cancelling took.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use slotmap::SlotMap;
@@ -40,6 +41,9 @@ use crate::handles::{Callback, TimerKey};
 /// How many entries `fresh`, the heap and each block may have. (Few in this file's own tests, so
 /// that there are many blocks.)
 const ROOM: usize = if cfg!(test) { 8 } else { 1024 };
+
+/// How many due timers are looked for in memory at once.
+const LOOKED_FOR: usize = 16;
 
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -54,8 +58,8 @@ pub(crate) struct Timers {
     later: Vec<Block>,
     /// How many entries there are in these three.
     entries: usize,
-    /// How many are due and have not been asked for to be run.
-    due: usize,
+    /// Those that are due and have not been asked for to be run.
+    due: VecDeque<TimerKey>,
     scheduled: u64,
     /// The block to be swept next.
     to_sweep: usize,
@@ -119,20 +123,34 @@ impl Timers {
         Some(Duration::from_nanos(turn.deadline))
     }
 
-    /// Takes the entry of the next timer that is due out; it keeps its callback until it runs.
-    pub(crate) fn next_due(&mut self, now: Duration) -> Option<TimerKey> {
-        let (_, key) = self.soonest(nanoseconds(now))?;
-        self.drop_soonest();
-        self.due += 1;
-        Some(key)
+    /// Makes the timers due whose time has come, in their order, and tells how many these are. Each
+    /// keeps its callback until it runs.
+    pub(crate) fn move_due(&mut self, now: Duration) -> usize {
+        let (now, before) = (nanoseconds(now), self.due.len());
+        while let Some((_, key)) = self.soonest(now) {
+            self.drop_soonest();
+            self.due.push_back(key);
+        }
+        self.due.len() - before
     }
 
-    /// The callback of a timer that is due, to be run now; `None` if it was cancelled meanwhile.
-    pub(crate) fn take(&mut self, key: TimerKey) -> Option<Callback> {
-        self.due -= 1;
+    /// The callback of the first timer that is due, to be run now; `None` if it was cancelled.
+    pub(crate) fn take_due(&mut self) -> Option<Callback> {
+        if self.due.len().is_multiple_of(LOOKED_FOR) {
+            self.look_for_due();
+        }
+        let key = self.due.pop_front()?;
         let callback = self.slots.remove(key);
         self.sweep_if_needed();
         callback
+    }
+
+    /// The slots of timers that come one after the other are far from each other in memory. The
+    /// processor fetches many at once if nothing else is to be done in between.
+    fn look_for_due(&self) {
+        for key in self.due.iter().take(LOOKED_FOR) {
+            std::hint::black_box(self.slots.contains_key(*key));
+        }
     }
 
     /// Whether there is no timer that has not been run or cancelled.
@@ -150,6 +168,7 @@ impl Timers {
         self.fresh.clear();
         self.next.clear();
         self.later.clear();
+        self.due.clear();
         self.entries = 0;
         self.slots.drain().map(|(_, callback)| callback).collect()
     }
@@ -193,7 +212,7 @@ impl Timers {
     /// If so, the slots need not be looked at. It may be false only because of a cancelled timer
     /// that is due.
     fn none_is_cancelled(&self) -> bool {
-        self.entries + self.due == self.slots.len()
+        self.entries + self.due.len() == self.slots.len()
     }
 
     fn drop_soonest(&mut self) {
@@ -281,7 +300,7 @@ fn part(entries: &mut Vec<Entry>) -> Block {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::cell::RefCell;
     use std::rc::Rc;
 
     use super::*;
@@ -294,11 +313,8 @@ mod tests {
     fn equal_deadlines_come_in_scheduling_order() {
         let mut timers = Timers::default();
         let keys: Vec<_> = (0..50).map(|_| add(&mut timers, 5)).collect();
-        let mut due = Vec::new();
-        while let Some(key) = timers.next_due(Duration::from_secs(5)) {
-            due.push(key);
-        }
-        assert_eq!(due, keys);
+        assert_eq!(timers.move_due(Duration::from_secs(5)), 50);
+        assert_eq!(timers.due, keys);
     }
 
     #[test]
@@ -348,8 +364,8 @@ mod tests {
             }
         }
         for second in 0..40_000 {
-            while let Some(key) = timers.next_due(Duration::from_secs(second)) {
-                assert!(timers.take(key).is_some());
+            for _ in 0..timers.move_due(Duration::from_secs(second)) {
+                assert!(timers.take_due().is_some());
             }
             assert!(timers.entries() <= 2 * timers.slots.len() + 64);
         }
@@ -360,13 +376,29 @@ mod tests {
     fn one_that_is_due_can_be_cancelled_until_it_runs() {
         let mut timers = Timers::default();
         let (first, second) = (add(&mut timers, 1), add(&mut timers, 1));
-        let now = Duration::from_secs(1);
-        assert_eq!(timers.next_due(now), Some(first));
-        assert_eq!(timers.next_due(now), Some(second));
+        assert_eq!(timers.move_due(Duration::from_secs(1)), 2);
+        assert_eq!(timers.due, [first, second]);
         assert!(timers.cancel(second).is_some());
-        assert!(timers.take(first).is_some());
-        assert!(timers.take(second).is_none());
+        assert!(timers.take_due().is_some());
+        assert!(timers.take_due().is_none());
         assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn many_that_are_due_run_one_after_the_other() {
+        let mut timers = Timers::default();
+        let ran = Rc::new(RefCell::new(Vec::new()));
+        for number in 0..1000 {
+            let log = ran.clone();
+            let when = Duration::from_secs(number % 10);
+            timers.add(when, Box::new(move || log.borrow_mut().push(number)));
+        }
+        for _ in 0..timers.move_due(Duration::from_secs(10)) {
+            timers.take_due().unwrap()();
+        }
+        let mut expected = Vec::from_iter(0..1000);
+        expected.sort_by_key(|number| number % 10);
+        assert_eq!(*ran.borrow(), expected);
     }
 
     #[test]
@@ -377,9 +409,8 @@ mod tests {
         }
         timers.next_deadline();
         let past: Vec<_> = [7, 5, 6, 5].map(|seconds| add(&mut timers, seconds)).into();
-        let now = Duration::from_secs(100);
-        let due = Vec::from_iter(std::iter::from_fn(|| timers.next_due(now)));
-        assert_eq!(due, [past[1], past[3], past[2], past[0]]);
+        timers.move_due(Duration::from_secs(100));
+        assert_eq!(timers.due, [past[1], past[3], past[2], past[0]]);
     }
 
     #[test]
@@ -392,7 +423,8 @@ mod tests {
             timers.cancel(key);
         }
         timers.sweep_fresh();
-        assert_eq!(timers.next_due(Duration::from_secs(30)), Some(sooner));
+        timers.move_due(Duration::from_secs(30));
+        assert_eq!(timers.due, [sooner]);
         assert_eq!(timers.next_deadline(), Some(Duration::from_secs(50)));
         assert!(timers.cancel(later).is_some());
     }
@@ -401,19 +433,20 @@ mod tests {
     fn taking_all_leaves_nothing() {
         let mut timers = Timers::default();
         let keys: Vec<_> = (0..5000).map(|number| add(&mut timers, number)).collect();
-        timers.next_due(Duration::ZERO);
+        timers.move_due(Duration::ZERO);
         timers.cancel(keys[1]);
         add(&mut timers, 3);
         assert_eq!(timers.take_all().len(), 5000);
         assert_eq!((timers.entries(), timers.next_deadline()), (0, None));
+        assert!(timers.take_due().is_none());
     }
 
     #[test]
     fn what_is_beyond_the_clock_saturates() {
         let mut timers = Timers::default();
         timers.add(Duration::MAX, Box::new(|| ()));
-        assert!(timers.next_due(Duration::from_secs(1 << 33)).is_none());
-        assert!(timers.next_due(Duration::from_nanos(u64::MAX)).is_some());
+        assert_eq!(timers.move_due(Duration::from_secs(1 << 33)), 0);
+        assert_eq!(timers.move_due(Duration::from_nanos(u64::MAX)), 1);
     }
 
     /// What the timers are to do, in the plainest way: a list, sorted.
@@ -466,20 +499,20 @@ mod tests {
             }
             if random(4) == 0 {
                 model.now += Duration::from_nanos(random(span / 100 + 2));
-                while let Some(key) = timers.next_due(model.now) {
-                    assert_eq!(model.waiting.remove(0).2, key);
-                    model.due.push_back(key);
-                }
-                assert!(model.waiting.first().is_none_or(|(when, ..)| *when > model.now));
+                let due = model.waiting.partition_point(|(when, ..)| *when <= model.now);
+                model.due.extend(model.waiting.drain(..due).map(|(.., key)| key));
+                assert_eq!(timers.move_due(model.now), due);
+                assert_eq!(timers.due, model.due);
             }
             if random(8) == 0 {
-                if let Some(key) = model.due.pop_back() {
+                let cancelled = model.due.pop_back();
+                if let Some(key) = cancelled {
                     assert!(timers.cancel(key).is_some());
-                    assert!(timers.take(key).is_none());
                 }
-                for key in model.due.drain(..) {
-                    assert!(timers.take(key).is_some());
+                for _ in model.due.drain(..) {
+                    assert!(timers.take_due().is_some());
                 }
+                assert!(cancelled.is_none() || timers.take_due().is_none());
             }
             let live = model.waiting.len() + model.due.len();
             assert_eq!(Rc::strong_count(&held) - 1, live);
