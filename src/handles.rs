@@ -159,6 +159,7 @@ pub struct TimerHandle {
 }
 
 impl TimerHandle {
+    #[inline]
     pub(crate) fn new(scheduler: Rc<dyn Scheduler>, key: TimerKey, when: Duration) -> TimerHandle {
         TimerHandle {
             scheduler: Some(scheduler),
@@ -180,6 +181,7 @@ impl TimerHandle {
 
     /// Keeps the callback from running, also when the timer is due in this very tick, and drops
     /// it at once. It is harmless twice, and after the timer has fired.
+    #[inline]
     pub fn cancel(&self) {
         if !self.cancelled.replace(true)
             && let Some(scheduler) = &self.scheduler

@@ -21,6 +21,8 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
+use slotmap::Key;
+
 use crate::clock::{Clock, Idle};
 use crate::contexts::{self, Context};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
@@ -194,23 +196,26 @@ impl LoopHandle {
 
     /// Has `callback` run when `delay` has passed (`loop.call_later`): never earlier, timers of
     /// one moment in scheduling order. A delay beyond what the clock can count saturates.
+    #[inline]
     pub fn call_later(&self, delay: Duration, callback: impl FnOnce() + 'static) -> TimerHandle {
         self.call_at(self.time().saturating_add(delay), callback)
     }
 
     /// Has `callback` run at the moment `when` on the loop's clock, or in the next tick if that
     /// has passed (`loop.call_at`).
+    #[inline]
     pub fn call_at(&self, when: Duration, callback: impl FnOnce() + 'static) -> TimerHandle {
         self.set_timer(when, in_context(callback))
     }
 
     /// Sets a timer for a callback that brings its context with it.
+    #[inline]
     pub(crate) fn set_timer(&self, when: Duration, callback: Callback) -> TimerHandle {
-        if self.core.closed.get() {
-            self.core.refuse("a timer");
+        // Only the key crosses a call: a handle that is put together in there would be copied.
+        let key = self.core.add_timer(when, callback);
+        if key.is_null() {
             return TimerHandle::born_cancelled(when);
         }
-        let key = self.core.timers.borrow_mut().add(when, callback);
         TimerHandle::new(self.core.clone(), key, when)
     }
 

@@ -88,6 +88,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl Timers {
+    #[inline]
     pub(crate) fn add(&mut self, when: Duration, callback: Callback) -> TimerKey {
         let turn = Turn {
             deadline: nanoseconds(when),
@@ -99,15 +100,21 @@ impl Timers {
         self.fresh_from = self.fresh_from.min(turn.deadline);
         self.entries += 1;
         if self.fresh.len() == ROOM {
-            self.sweep_fresh();
-            if self.fresh.len() > ROOM / 2 {
-                self.place_fresh();
-            }
+            self.make_room();
         }
         key
     }
 
+    #[inline(never)]
+    fn make_room(&mut self) {
+        self.sweep_fresh();
+        if self.fresh.len() > ROOM / 2 {
+            self.place_fresh();
+        }
+    }
+
     /// Takes the callback out, to be dropped by the caller; `None` if it has run or was cancelled.
+    #[inline]
     pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Callback> {
         let callback = self.slots.remove(key)?;
         if self.fresh.pop_if(|Reverse((_, newest))| *newest == key).is_some() {
@@ -244,8 +251,16 @@ impl Timers {
 
     /// Keeps the cancelled entries fewer than half of the live timers, or few: `entries` is at most
     /// 2 * live + 64 even while the sweeping, a bounded piece at each call, catches up.
+    #[inline]
     fn sweep_if_needed(&mut self) {
         let enough = self.slots.len() + self.slots.len() / 2 + 32;
+        if self.entries > enough {
+            self.sweep_down_to(enough);
+        }
+    }
+
+    #[inline(never)]
+    fn sweep_down_to(&mut self, enough: usize) {
         let mut looked_at = 0;
         while self.entries > enough && looked_at < 2 * ROOM {
             looked_at += 16 + self.sweep_one_place();

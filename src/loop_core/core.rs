@@ -150,11 +150,21 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(super) fn now(&self) -> Duration {
         match &self.clock {
             LoopClock::Real(clock) => clock.now(),
             LoopClock::Injected(clock) => clock.now(),
         }
+    }
+
+    /// The null key if the loop is closed.
+    pub(super) fn add_timer(&self, when: Duration, callback: Callback) -> TimerKey {
+        if self.closed.get() {
+            self.refuse("a timer");
+            return TimerKey::null();
+        }
+        self.timers.borrow_mut().add(when, callback)
     }
 
     #[inline]
@@ -202,6 +212,7 @@ impl Core {
             && (self.selector.is_idle() || self.poll_bound.one_more_tick())
     }
 
+    #[cold]
     pub(crate) fn refuse(&self, what: &str) {
         // A logger may use the loop too.
         if !self.refusing.get() {
