@@ -28,7 +28,10 @@
 //! (0.08 ms with 100,000 pending, 0.2 ms with 1,000,000) and a sweep (0.01 and 0.03 ms; one heap,
 //! swept as a whole, took 1.2 and 15 ms). One thing grows with the number of timers: when the
 //! nearest third of all was cancelled at one stroke, the next look leafs through it, in 0.2 and
-//! 3.6 ms (the heap: 11 and 250 ms), which is less than the cancelling took.
+//! 3.6 ms (the heap: 11 and 250 ms), which is less than the cancelling took. Those are the pauses
+//! of this file. The allocator has some of its own: glibc's merges all the small boxes that were
+//! freed, when a block's memory is asked for or given back (after half of 100,000 or 1,000,000
+//! timers with captures were cancelled, once 5 or 70 ms).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
