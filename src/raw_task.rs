@@ -147,8 +147,8 @@ impl<'a> Lent<'a> {
         let raw = RawWaker::new(std::ptr::from_ref(self).cast(), &LENT);
         // SAFETY: the functions of `LENT` keep the contract of a waker for a pointer to a `Lent`
         // that is alive, and this one is for as long as the waker: the waker is a local of this
-        // function, handed out by reference only, and dropping it does nothing.
-        let waker = unsafe { Waker::from_raw(raw) };
+        // function, handed out by reference only. It owns nothing that dropping it would end.
+        let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
         poll(&waker)
     }
 

@@ -40,18 +40,7 @@ pub(crate) struct Step<'a> {
     part: &'a TaskPart,
 }
 
-impl<'a> Step<'a> {
-    fn begin(
-        core: &'a Core,
-        task: &'a Rc<dyn Stepper>,
-        part: &'a TaskPart,
-        waker: WakerIdentity,
-    ) -> Step<'a> {
-        core.set_stepping(task.clone(), waker);
-        part.enter_context();
-        Step { core, part }
-    }
-
+impl Step<'_> {
     /// The coroutine has been polled.
     pub(crate) fn over(self) {
         self.part.leave_context();
@@ -70,18 +59,14 @@ impl LoopHandle {
             Begun::NotNow => return,
             Begun::Cancelled => return task.end_cancelled(),
         }
-        let poll = |waker: &Waker, identity: WakerIdentity| {
-            let step = Step::begin(core, &task, part, identity);
-            task.clone().poll(step, &mut PollContext::from_waker(waker))
-        };
         let suspended = if let Some(remote) = part.remote() {
             // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
             remote.stepped();
             let waker = remote.waker();
-            poll(&waker, identity(&waker))
+            self.poll_task(&task, part, &waker, identity(&waker))
         } else {
             let lent = Lent::new(&core.inbox);
-            let suspended = lent.lend(|waker| poll(waker, lent.identity()));
+            let suspended = lent.lend(|waker| self.poll_task(&task, part, waker, lent.identity()));
             if let Some(remote) = lent.cloned() {
                 remote.set_key(part.key.get());
                 part.set_remote(remote);
@@ -106,6 +91,21 @@ impl LoopHandle {
         if part.take(Flag::WokenInStep) && part.is_to_be_scheduled() {
             core.schedule_step(task);
         }
+    }
+
+    #[inline(always)] // at both places; the compiler would have it at neither
+    fn poll_task(
+        &self,
+        task: &Rc<dyn Stepper>,
+        part: &TaskPart,
+        waker: &Waker,
+        identity: WakerIdentity,
+    ) -> bool {
+        let core = &*self.core;
+        core.set_stepping(task.clone(), identity);
+        part.enter_context();
+        let step = Step { core, part };
+        task.clone().poll(step, &mut PollContext::from_waker(waker))
     }
 
     /// The first step of a task, inside of a callback or another task's step, of whose scope and
