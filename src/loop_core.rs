@@ -3,35 +3,39 @@
 //! Only [`LoopHandle::run_job`] calls what users scheduled; everything else appends to the ready queue.
 //! No borrow of the loop's tables is held while user code runs or is dropped.
 
+mod awaiting;
 mod cancelling;
 mod closing;
 mod core;
 mod failures;
 pub(crate) mod part;
 mod poll_bound;
+mod running;
 mod scope;
 mod step;
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::Duration;
 
 use slotmap::Key;
 
 use crate::clock::{Clock, Idle};
-use crate::contexts::{self, Context};
-use crate::errors::{CancelledError, Exception, Result, RuntimeError};
+use crate::contexts;
+use crate::errors::{Exception, Result, RuntimeError};
 use crate::handles::{Callback, Handle, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
 use crate::ready::{Entry, Lane};
 use crate::selector::Selector;
-use crate::threadsafe::{ThreadsafeHandle, set_home};
-pub(crate) use core::{Awaiting, Core, Kept};
+use crate::threadsafe::ThreadsafeHandle;
+pub(crate) use awaiting::{Awaiting, take_cancellation, yield_step};
+pub(crate) use core::{Core, Kept};
+use running::a_loop_is_running;
+pub use running::get_running_loop;
+pub(crate) use running::with_running_loop;
 pub(crate) use scope::{Place, Scope};
 pub(crate) use step::{Step, Stepper};
 
@@ -48,75 +52,6 @@ pub(crate) enum Mode {
     UntilComplete,
 }
 
-thread_local! {
-    static RUNNING: RefCell<Option<LoopHandle>> = const { RefCell::new(None) };
-}
-
-/// The loop that is running on this thread (`asyncio.get_running_loop`).
-///
-/// # Errors
-/// [`RuntimeError::NoRunningLoop`] outside of callbacks and coroutines.
-///
-/// ```
-/// use miniloop::{EventLoop, get_running_loop};
-///
-/// assert!(get_running_loop().is_err());
-/// let event_loop = EventLoop::new()?;
-/// let time = event_loop.run_until_complete(async { Ok(get_running_loop()?.time()) })?;
-/// assert!(time <= event_loop.time());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn get_running_loop() -> Result<LoopHandle> {
-    with_running_loop(LoopHandle::clone).ok_or_else(|| RuntimeError::NoRunningLoop.into())
-}
-
-/// The same without a handle of its own, if there is one. No user's code may run in `look`.
-pub(crate) fn with_running_loop<R>(look: impl FnOnce(&LoopHandle) -> R) -> Option<R> {
-    let seen = RUNNING.try_with(|running| running.borrow().as_ref().map(look));
-    seen.ok().flatten()
-}
-
-/// The cancellation that is due in the task that is being stepped, for an await that is no future of
-/// the loop.
-#[inline]
-pub(crate) fn take_cancellation() -> Option<CancelledError> {
-    if part::step_is_interrupted() {
-        take_cancellation_of_step()
-    } else {
-        None
-    }
-}
-
-/// Wakes whoever is polled with this waker, at once: it yields.
-#[inline]
-pub(crate) fn yield_step(waker: &Waker) {
-    if part::step_is_interrupted() {
-        mark_woken(waker);
-    }
-    waker.wake_by_ref();
-}
-
-/// A scope that has something to deliver is to know of the wake before the step is over.
-fn mark_woken(waker: &Waker) {
-    with_running_loop(|running| {
-        if running.core.awaiting(waker) == Awaiting::InTask
-            && let Some(task) = running.core.stepping()
-        {
-            task.part().set(part::Flag::WokenInStep, true);
-        }
-    });
-}
-
-fn take_cancellation_of_step() -> Option<CancelledError> {
-    with_running_loop(|running| running.core.take_cancellation()).flatten()
-}
-
-/// In a destructor at the end of the thread there is no running loop, though one may run.
-fn set_running(event_loop: Option<LoopHandle>) {
-    let before = RUNNING.try_with(|running| running.replace(event_loop));
-    drop(before);
-}
-
 /// Boxes a callback that is to run in the context of this place.
 #[inline]
 pub(crate) fn in_context(callback: impl FnOnce() + 'static) -> Callback {
@@ -124,10 +59,6 @@ pub(crate) fn in_context(callback: impl FnOnce() + 'static) -> Callback {
         None => boxed(callback),
         Some(context) => Box::new(move || context.enter(callback)),
     }
-}
-
-fn a_loop_is_running() -> bool {
-    with_running_loop(|_| ()).is_some()
 }
 
 /// A loop, for the callbacks and coroutines that use it (what `loop` is in Python code).
@@ -305,17 +236,6 @@ impl LoopHandle {
         }
     }
 
-    fn enter(&self) -> Result<Running> {
-        self.check_runnable()?;
-        self.core.running.set(true);
-        set_running(Some(self.clone()));
-        set_home(Some((self.core.id, self.core.clone())));
-        Ok(Running {
-            event_loop: self.clone(),
-            context: contexts::exchange(None),
-        })
-    }
-
     /// One tick, the brief's heartbeat. The crate's page draws it with the same numbers.
     fn tick(&self, mode: Mode) -> Result<()> {
         let core = &*self.core;
@@ -488,25 +408,5 @@ impl fmt::Debug for LoopHandle {
             .field("closed", &self.is_closed())
             .field("tasks", &self.core.tasks.get())
             .finish_non_exhaustive()
-    }
-}
-
-/// The loop is running for as long as this lives.
-struct Running {
-    event_loop: LoopHandle,
-    /// That of whoever runs it.
-    context: Option<Context>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        set_home(None);
-        set_running(None);
-        drop(contexts::exchange(self.context.take()));
-        let core = &self.event_loop.core;
-        core.stepping.take();
-        core.exchange_scope(None);
-        core.running.set(false);
-        core.stopping.set(false);
     }
 }

@@ -112,6 +112,9 @@ impl Drop for Polled<'_> {
 /// What tells one waker from another (as `Waker::will_wake` does).
 pub(crate) type WakerIdentity = (*const (), *const RawWakerVTable);
 
+/// That of no waker.
+pub(crate) const NO_WAKER: WakerIdentity = (std::ptr::null(), std::ptr::null());
+
 pub(crate) fn identity(waker: &Waker) -> WakerIdentity {
     (waker.data(), std::ptr::from_ref(waker.vtable()))
 }

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
 use std::time::Duration;
 
 use slotmap::{Key, SlotMap};
@@ -18,7 +17,7 @@ use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
-use crate::raw_task::{WakerIdentity, identity};
+use crate::raw_task::{NO_WAKER, WakerIdentity};
 use crate::ready::{ReadyQueue, Runnable};
 use crate::selector::Selector;
 use crate::threadsafe::{Home, Inbox, Letter, RemoteWaker};
@@ -28,19 +27,6 @@ use crate::timers::Timers;
 const COMPLETIONS_PER_STEP: u32 = 16;
 /// The largest receive buffer that the loop keeps.
 const SCRATCH_LIMIT: usize = 256 * 1024;
-
-/// Where an await is polled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Awaiting {
-    /// In a task's step, with the task's own waker.
-    InTask,
-    /// In a task's step, with a waker of something inside the task.
-    InsideTask,
-    /// Not in a step of this loop.
-    Elsewhere,
-}
-
-const NO_WAKER: WakerIdentity = (std::ptr::null(), std::ptr::null());
 
 pub(super) enum LoopClock {
     Real(MonotonicClock),
@@ -85,9 +71,9 @@ pub(crate) struct Core {
     tasks_made: Cell<u64>,
     /// The task that is being stepped, and the waker it is polled with.
     pub(super) stepping: RefCell<Option<Rc<dyn Stepper>>>,
-    stepping_waker: Cell<WakerIdentity>,
+    pub(super) stepping_waker: Cell<WakerIdentity>,
     /// The steps around that one, if it was begun eagerly.
-    outer_steps: RefCell<Vec<(Rc<dyn Stepper>, WakerIdentity)>>,
+    pub(super) outer_steps: RefCell<Vec<(Rc<dyn Stepper>, WakerIdentity)>>,
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
     moments: Cell<u64>,
@@ -227,15 +213,6 @@ impl Core {
         &self.selector
     }
 
-    /// A future that a task waited for is done.
-    pub(crate) fn wake_awaiting(&self, task: Rc<dyn Stepper>, future: *const (), registration: u32) {
-        let part = task.part();
-        part.stop_waiting_for(future, registration);
-        if part.wake() {
-            self.schedule_step(task);
-        }
-    }
-
     /// Schedules a step. A closed loop lets go of it at once.
     #[inline]
     pub(super) fn schedule_step(&self, step: Rc<dyn Stepper>) {
@@ -296,97 +273,6 @@ impl Core {
 
     pub(crate) fn new_remote_waker(&self) -> Arc<RemoteWaker> {
         RemoteWaker::new(&self.inbox)
-    }
-
-    /// Says which task is being stepped, and with which waker.
-    #[inline]
-    pub(super) fn set_stepping(&self, task: Rc<dyn Stepper>, waker: WakerIdentity) {
-        self.stepping_waker.set(waker);
-        *self.stepping.borrow_mut() = Some(task);
-    }
-
-    /// The step is over.
-    #[inline]
-    pub(super) fn clear_stepping(&self) {
-        self.stepping_waker.set(NO_WAKER);
-        // Whoever steps it has it too: nothing is dropped but the reference.
-        *self.stepping.borrow_mut() = None;
-    }
-
-    /// Another task's step is begun inside of one. False if none is being made.
-    pub(super) fn suspend_stepping(&self) -> bool {
-        let outer = self.stepping.take();
-        let waker = self.stepping_waker.replace(NO_WAKER);
-        let is_inner = outer.is_some();
-        let outer = outer.map(|task| (task, waker));
-        self.outer_steps.borrow_mut().extend(outer);
-        is_inner
-    }
-
-    /// That one is over.
-    pub(super) fn resume_stepping(&self) {
-        let outer = self.outer_steps.borrow_mut().pop();
-        if let Some((task, waker)) = outer {
-            self.stepping_waker.set(waker);
-            self.stepping.replace(Some(task));
-        }
-    }
-
-    /// Whether this task is being stepped, inside of all others.
-    pub(super) fn is_stepping(&self, task: &Rc<dyn Stepper>) -> bool {
-        let stepping = self.stepping.borrow();
-        stepping
-            .as_ref()
-            .is_some_and(|stepping| Rc::ptr_eq(stepping, task))
-    }
-
-    /// The task that is being stepped, whoever polls inside it.
-    #[inline]
-    pub(crate) fn stepping(&self) -> Option<Rc<dyn Stepper>> {
-        self.stepping.borrow().clone()
-    }
-
-    /// Where an await that is polled with this waker is.
-    #[inline]
-    pub(crate) fn awaiting(&self, waker: &Waker) -> Awaiting {
-        if self.stepping_waker.get() == identity(waker) {
-            Awaiting::InTask
-        } else if self.stepping.borrow().is_some() {
-            Awaiting::InsideTask
-        } else {
-            Awaiting::Elsewhere
-        }
-    }
-
-    /// Where the future of the task is that is being stepped.
-    #[inline]
-    pub(crate) fn stepping_at(&self) -> *const () {
-        let stepping = self.stepping.borrow();
-        let task = stepping.as_ref().map(Rc::as_ptr);
-        task.map_or(std::ptr::null(), <*const dyn Stepper>::cast)
-    }
-
-    /// An await that has suspended goes on: takes the cancellation that is due at it, if there is one.
-    pub(crate) fn take_cancellation(&self) -> Option<CancelledError> {
-        // No code of a user's runs in there.
-        let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.part();
-        part.take_cancellation(self.scope().as_ref())
-    }
-
-    /// An await that had suspended goes on: the number of its task, if a cancellation that this had
-    /// passed on has arrived.
-    pub(crate) fn resumed(&self) -> Option<u64> {
-        let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.part();
-        part.resumed(self.scope().as_ref()).then_some(part.number)
-    }
-
-    /// An await begins: takes the cancellation that is to be delivered once more.
-    pub(crate) fn take_again(&self) -> Option<CancelledError> {
-        let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.part();
-        part.take_again(self.scope().as_ref())
     }
 
     #[inline]

@@ -4,8 +4,11 @@
 //! The loop keeps this of every task that it steps, and an await finds it there: see
 //! [`Core::awaiting`](super::Core::awaiting).
 
+mod flags;
+mod waits;
+
 use std::cell::Cell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::{self, Arc};
 
 use slotmap::Key;
@@ -14,8 +17,12 @@ use super::scope::Scope;
 use crate::contexts::{self, Context};
 use crate::errors::CancelledError;
 use crate::few::Few;
-use crate::handles::{Cancel, OwnedKey};
+use crate::handles::OwnedKey;
 use crate::threadsafe::RemoteWaker;
+use flags::begin_interrupted_step;
+pub(super) use flags::may_be_interrupted;
+pub(crate) use flags::{Flag, step_is_interrupted};
+use waits::{Wait, WakerWait};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -33,58 +40,6 @@ pub(crate) enum Begun {
     NotNow,
     /// It is not stepped any more, but ends.
     Cancelled,
-}
-
-/// What is true of a task at the moment. Each is a bit, so that one look shows that nothing unusual
-/// is going on, which is nearly always so.
-#[derive(Clone, Copy)]
-pub(crate) enum Flag {
-    /// A step is in the ready queue.
-    Scheduled = 1,
-    /// It was woken while it was being stepped.
-    WokenInStep = 1 << 1,
-    /// A cancellation that no await has delivered yet.
-    MustCancel = 1 << 2,
-    /// A cancellation was passed on to what the task waits for, and has not come back yet.
-    PassedOn = 1 << 3,
-    /// A cancellation that was delivered is to be delivered once more, at the next await that begins.
-    Again = 1 << 4,
-    /// A scope around some of its awaits is cancelled.
-    ScopeCancelled = 1 << 5,
-    /// `waits` is not empty.
-    Waits = 1 << 6,
-    /// There is an `Extra`.
-    Extra = 1 << 7,
-    // Those of a second byte. (Two bytes and not a word: to read a word of which a byte was written
-    // just now takes as long as a dozen instructions.)
-    /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
-    Doomed = 1 << 8,
-    /// The step began with a cancellation to deliver, and no await has taken it yet.
-    Due = 1 << 9,
-    /// Its cancellation is being passed on: tasks may wait for each other in a circle.
-    PassingOn = 1 << 10,
-}
-
-/// With none of these no await has anything to deliver.
-const INTERRUPTED: u8 =
-    Flag::MustCancel as u8 | Flag::PassedOn as u8 | Flag::Again as u8 | Flag::ScopeCancelled as u8;
-
-thread_local! {
-    /// Whether the step that is being made on this thread may have a cancellation to deliver: for its
-    /// awaits, which are many, and nearly never have one.
-    static INTERRUPTED_STEP: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether an await of the step that is being made may have a cancellation to deliver. It may say so
-/// in vain, but never fails to.
-#[inline]
-pub(crate) fn step_is_interrupted() -> bool {
-    INTERRUPTED_STEP.get()
-}
-
-/// From here on another step is being made than the one that was begun last.
-pub(super) fn may_be_interrupted() {
-    INTERRUPTED_STEP.set(true);
 }
 
 /// What a task has beyond a future, but for the coroutine. In this order, for then what every step
@@ -106,17 +61,6 @@ pub(crate) struct TaskPart {
     pub(crate) phase: Cell<Phase>,
 }
 
-/// A future that the task is registered with.
-struct Wait {
-    future: Rc<dyn Cancel>,
-    registration: u32,
-    /// The step in which it was polled. If that is not the last one, then the coroutine keeps the
-    /// future but is suspended at something else.
-    step: u32,
-    /// The innermost scope it was polled in.
-    scope: Option<Rc<Scope>>,
-}
-
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) name: Option<String>,
@@ -127,28 +71,8 @@ pub(crate) struct Extra {
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
     by_wakers: Vec<WakerWait>,
-    /// The list is cleared of what is over when it gets as long as this.
+    /// That list is cleared of what is over when it gets as long as this.
     next_clearing: usize,
-}
-
-/// A future that something in the task has polled with a waker of its own, as `FuturesUnordered`
-/// does. It is asked when it matters whether that still waits.
-struct WakerWait {
-    future: Weak<dyn Cancel>,
-    registration: u32,
-    scope: Option<Rc<Scope>>,
-}
-
-impl WakerWait {
-    fn awaited(&self) -> Option<Rc<dyn Cancel>> {
-        let future = self.future.upgrade()?;
-        future.is_awaited(self.registration).then_some(future)
-    }
-}
-
-/// Whether what was polled in the one scope counts for the other; everything counts for none.
-fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
-    scope.is_none_or(|scope| polled_in.is_some_and(|inner| inner.is_in(scope)))
 }
 
 impl TaskPart {
@@ -165,45 +89,6 @@ impl TaskPart {
             waits: Cell::new(Few::None),
             extra: Cell::new(None),
         }
-    }
-
-    /// The byte that a flag is in, and its bit there.
-    #[inline]
-    fn place(&self, flag: Flag) -> (&Cell<u8>, u8) {
-        match flag as u16 {
-            bit @ ..=0xff => (&self.flags[0], bit as u8),
-            bit => (&self.flags[1], (bit >> 8) as u8),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is(&self, flag: Flag) -> bool {
-        let (flags, bit) = self.place(flag);
-        flags.get() & bit != 0
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, flag: Flag, is_so: bool) {
-        let (flags, bit) = self.place(flag);
-        let others = flags.get() & !bit;
-        flags.set(if is_so { others | bit } else { others });
-        if is_so && flag as u16 & u16::from(INTERRUPTED) != 0 {
-            may_be_interrupted();
-        }
-    }
-
-    /// Takes a flag away and tells whether it was set.
-    #[inline]
-    pub(crate) fn take(&self, flag: Flag) -> bool {
-        let was_so = self.is(flag);
-        self.set(flag, false);
-        was_so
-    }
-
-    /// Whether an await of the task may have a cancellation to deliver, its own or that of a scope.
-    #[inline]
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.flags[0].get() & INTERRUPTED != 0
     }
 
     /// Counts a scope around some of its awaits that is cancelled, or one that is over.
@@ -224,15 +109,14 @@ impl TaskPart {
 
     #[inline]
     pub(crate) fn begin_step(&self) -> Begun {
-        let flags = self.flags[0].get();
-        self.flags[0].set(flags & !(Flag::Scheduled as u8));
+        self.set(Flag::Scheduled, false);
         let doomed = self.take(Flag::Doomed);
         self.set(Flag::Due, false);
         let phase = self.phase.get();
         if phase == Phase::Done || phase == Phase::Stepping {
             return Begun::NotNow;
         }
-        if flags & Flag::MustCancel as u8 != 0 {
+        if self.is(Flag::MustCancel) {
             // One that was cancelled before it began never runs.
             if phase == Phase::New || doomed {
                 return Begun::Cancelled;
@@ -241,7 +125,7 @@ impl TaskPart {
         }
         self.phase.set(Phase::Stepping);
         self.steps.set(self.steps.get().wrapping_add(1));
-        INTERRUPTED_STEP.set(flags & INTERRUPTED != 0);
+        begin_interrupted_step(self.is_interrupted());
         Begun::Yes
     }
 
@@ -266,14 +150,7 @@ impl TaskPart {
         !is_scheduled
     }
 
-    // No code of a user's runs while the list or the extra is taken out.
-
-    fn with_waits<R>(&self, look: impl FnOnce(&mut Few<Wait>) -> R) -> R {
-        let mut waits = self.waits.take();
-        let seen = look(&mut waits);
-        self.waits.set(waits);
-        seen
-    }
+    // No code of a user's runs while the extra is taken out.
 
     /// Looks at what few tasks have, if this one has it.
     #[inline]
@@ -293,48 +170,6 @@ impl TaskPart {
         self.extra.set(Some(extra));
         self.set(Flag::Extra, true);
         edited
-    }
-
-    /// It waits for this future; `registration` tells it from others on the same one.
-    #[inline]
-    pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
-        let wait = Wait {
-            future,
-            registration,
-            step: self.steps.get(),
-            scope,
-        };
-        if self.is(Flag::Waits) {
-            self.with_waits(|waits| waits.push(wait));
-        } else {
-            self.waits.set(Few::One(wait));
-            self.set(Flag::Waits, true);
-        }
-    }
-
-    /// It does not any more.
-    #[inline]
-    pub(crate) fn stop_waiting_for(&self, future: *const (), registration: u32) {
-        let is_it = |wait: &Wait| {
-            wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
-        };
-        match self.waits.take() {
-            Few::One(wait) if is_it(&wait) => self.set(Flag::Waits, false),
-            mut waits => {
-                let ended = waits.remove(is_it);
-                self.set(Flag::Waits, !waits.is_empty());
-                self.waits.set(waits);
-                drop(ended);
-            }
-        }
-    }
-
-    /// The end: it waits for nothing.
-    pub(crate) fn stop_waiting(&self) {
-        if self.take(Flag::Waits) {
-            let ended = self.waits.take();
-            drop(ended);
-        }
     }
 
     /// Takes the cancellation that is due at an await in this scope, if there is one.
@@ -393,82 +228,6 @@ impl TaskPart {
 
     pub(crate) fn set_remote(&self, remote: &Arc<RemoteWaker>) {
         self.edit_extra(|extra| extra.remote = Arc::downgrade(remote));
-    }
-
-    /// Whether it is suspended at a future of this crate.
-    pub(crate) fn is_waiting(&self) -> bool {
-        let is_current = |wait: &Wait| wait.step == self.steps.get();
-        self.with_waits(|waits| waits.as_slice().iter().any(is_current))
-            || !self.waits_by_wakers(None).is_empty()
-    }
-
-    /// Enters a future that something in the task waits for by a waker of its own.
-    pub(crate) fn wait_by_waker(
-        &self,
-        future: Weak<dyn Cancel>,
-        registration: u32,
-        scope: Option<Rc<Scope>>,
-    ) {
-        const SMALLEST: usize = 32;
-        let wait = WakerWait {
-            future,
-            registration,
-            scope,
-        };
-        let ended = self.edit_extra(|extra| {
-            extra.by_wakers.push(wait);
-            if extra.by_wakers.len() <= extra.next_clearing.max(SMALLEST) {
-                return Vec::new();
-            }
-            let (awaited, over) = std::mem::take(&mut extra.by_wakers)
-                .into_iter()
-                .partition(|wait| wait.awaited().is_some());
-            extra.by_wakers = awaited;
-            extra.next_clearing = 2 * extra.by_wakers.len();
-            over
-        });
-        drop(ended);
-    }
-
-    /// What is waited for by other wakers than the task's own, in a scope or anywhere.
-    pub(crate) fn waits_by_wakers(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
-        self.with_extra(|extra| {
-            let waits = extra.by_wakers.iter();
-            let waits = waits.filter(|wait| is_in(wait.scope.as_ref(), scope));
-            waits.filter_map(WakerWait::awaited).collect()
-        })
-    }
-
-    /// Whether it is suspended at something that the scope's body has polled.
-    pub(crate) fn waits_in(&self, scope: &Rc<Scope>) -> bool {
-        !self.current_waits(Some(scope)).is_empty() || !self.waits_by_wakers(Some(scope)).is_empty()
-    }
-
-    /// What it is suspended at, in a scope or anywhere. All of it is pending: what is done has left
-    /// the list.
-    pub(crate) fn current_waits(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
-        let counts = |wait: &&Wait| wait.step == self.steps.get() && is_in(wait.scope.as_ref(), scope);
-        self.with_waits(|waits| {
-            let current = waits.as_slice().iter().filter(counts);
-            current.map(|wait| wait.future.clone()).collect()
-        })
-    }
-
-    /// The task has been stepped: what it still waits for may have counted on being polled then.
-    pub(crate) fn tell_waits_of_step(&self) {
-        if !self.is(Flag::Waits) {
-            return;
-        }
-        // A copy, for whoever is told may leave the list.
-        let mut told = Few::None;
-        self.with_waits(|waits| {
-            for wait in waits.as_slice() {
-                if wait.step != self.steps.get() {
-                    told.push(wait.future.clone());
-                }
-            }
-        });
-        told.for_each(|future| future.awaiter_stepped());
     }
 
     pub(crate) fn name(&self) -> String {

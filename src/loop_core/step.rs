@@ -21,7 +21,7 @@ use super::core::Core;
 use super::part::{Begun, Flag, Phase, TaskPart, may_be_interrupted};
 use crate::contexts;
 use crate::handles::TaskControl;
-use crate::raw_task::{Lent, WakerIdentity, identity};
+use crate::raw_task::{Lent, NO_WAKER, WakerIdentity, identity};
 use crate::ready::Runnable;
 
 /// A task, as the loop and the futures it awaits see it.
@@ -46,6 +46,42 @@ impl Step<'_> {
         self.part.leave_context();
         self.core.clear_stepping();
         self.part.phase.set(Phase::Suspended);
+    }
+}
+
+impl Core {
+    /// Says which task is being stepped, and with which waker.
+    #[inline]
+    fn set_stepping(&self, task: Rc<dyn Stepper>, waker: WakerIdentity) {
+        self.stepping_waker.set(waker);
+        *self.stepping.borrow_mut() = Some(task);
+    }
+
+    /// The step is over.
+    #[inline]
+    fn clear_stepping(&self) {
+        self.stepping_waker.set(NO_WAKER);
+        // Whoever steps it has it too: nothing is dropped but the reference.
+        *self.stepping.borrow_mut() = None;
+    }
+
+    /// Another task's step is begun inside of one. False if none is being made.
+    fn suspend_stepping(&self) -> bool {
+        let outer = self.stepping.take();
+        let waker = self.stepping_waker.replace(NO_WAKER);
+        let is_inner = outer.is_some();
+        let outer = outer.map(|task| (task, waker));
+        self.outer_steps.borrow_mut().extend(outer);
+        is_inner
+    }
+
+    /// That one is over.
+    fn resume_stepping(&self) {
+        let outer = self.outer_steps.borrow_mut().pop();
+        if let Some((task, waker)) = outer {
+            self.stepping_waker.set(waker);
+            self.stepping.replace(Some(task));
+        }
     }
 }
 

@@ -1,0 +1,125 @@
+//! What an await asks of the loop: in which task it is, and whether a cancellation is due there.
+
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::core::Core;
+use super::part::{Flag, step_is_interrupted};
+use super::running::with_running_loop;
+use super::step::Stepper;
+use crate::errors::CancelledError;
+use crate::raw_task::identity;
+
+/// Where an await is polled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaiting {
+    /// In a task's step, with the task's own waker.
+    InTask,
+    /// In a task's step, with a waker of something inside the task.
+    InsideTask,
+    /// Not in a step of this loop.
+    Elsewhere,
+}
+
+impl Core {
+    /// Whether this task is being stepped, inside of all others.
+    pub(super) fn is_stepping(&self, task: &Rc<dyn Stepper>) -> bool {
+        let stepping = self.stepping.borrow();
+        stepping
+            .as_ref()
+            .is_some_and(|stepping| Rc::ptr_eq(stepping, task))
+    }
+
+    /// The task that is being stepped, whoever polls inside it.
+    #[inline]
+    pub(crate) fn stepping(&self) -> Option<Rc<dyn Stepper>> {
+        self.stepping.borrow().clone()
+    }
+
+    /// Where an await that is polled with this waker is.
+    #[inline]
+    pub(crate) fn awaiting(&self, waker: &Waker) -> Awaiting {
+        if self.stepping_waker.get() == identity(waker) {
+            Awaiting::InTask
+        } else if self.stepping.borrow().is_some() {
+            Awaiting::InsideTask
+        } else {
+            Awaiting::Elsewhere
+        }
+    }
+
+    /// Where the future of the task is that is being stepped.
+    #[inline]
+    pub(crate) fn stepping_at(&self) -> *const () {
+        let stepping = self.stepping.borrow();
+        let task = stepping.as_ref().map(Rc::as_ptr);
+        task.map_or(std::ptr::null(), <*const dyn Stepper>::cast)
+    }
+
+    /// An await that has suspended goes on: takes the cancellation that is due at it, if there is one.
+    pub(crate) fn take_cancellation(&self) -> Option<CancelledError> {
+        // No code of a user's runs in there.
+        let stepping = self.stepping.borrow();
+        let part = stepping.as_ref()?.part();
+        part.take_cancellation(self.scope().as_ref())
+    }
+
+    /// An await that had suspended goes on: the number of its task, if a cancellation that this had
+    /// passed on has arrived.
+    pub(crate) fn resumed(&self) -> Option<u64> {
+        let stepping = self.stepping.borrow();
+        let part = stepping.as_ref()?.part();
+        part.resumed(self.scope().as_ref()).then_some(part.number)
+    }
+
+    /// An await begins: takes the cancellation that is to be delivered once more.
+    pub(crate) fn take_again(&self) -> Option<CancelledError> {
+        let stepping = self.stepping.borrow();
+        let part = stepping.as_ref()?.part();
+        part.take_again(self.scope().as_ref())
+    }
+
+    /// A future that a task waited for is done.
+    pub(crate) fn wake_awaiting(&self, task: Rc<dyn Stepper>, future: *const (), registration: u32) {
+        let part = task.part();
+        part.stop_waiting_for(future, registration);
+        if part.wake() {
+            self.schedule_step(task);
+        }
+    }
+}
+
+/// The cancellation that is due in the task that is being stepped, for an await that is no future of
+/// the loop.
+#[inline]
+pub(crate) fn take_cancellation() -> Option<CancelledError> {
+    if step_is_interrupted() {
+        take_cancellation_of_step()
+    } else {
+        None
+    }
+}
+
+/// Wakes whoever is polled with this waker, at once: it yields.
+#[inline]
+pub(crate) fn yield_step(waker: &Waker) {
+    if step_is_interrupted() {
+        mark_woken(waker);
+    }
+    waker.wake_by_ref();
+}
+
+/// A scope that has something to deliver is to know of the wake before the step is over.
+fn mark_woken(waker: &Waker) {
+    with_running_loop(|running| {
+        if running.core.awaiting(waker) == Awaiting::InTask
+            && let Some(task) = running.core.stepping()
+        {
+            task.part().set(Flag::WokenInStep, true);
+        }
+    });
+}
+
+fn take_cancellation_of_step() -> Option<CancelledError> {
+    with_running_loop(|running| running.core.take_cancellation()).flatten()
+}
