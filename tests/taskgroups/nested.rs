@@ -1,6 +1,6 @@
 //! Groups in groups: each cancels its own, and the errors keep the nesting.
 
-use miniloop::{Result, TaskGroup, all_tasks, create_task};
+use miniloop::{Result, TaskGroup, all_tasks, create_task, yield_now};
 
 use crate::common::{Trace, outcome, word, yields};
 use crate::play::{nap, noted_nap, now, play, requests};
@@ -137,9 +137,9 @@ fn both_fail_in_one_tick_and_the_inner_error_is_handled() {
     );
 }
 
-#[test]
-fn both_fail_in_one_tick_and_the_body_yields_after_the_inner_error() {
-    let lines = play(|trace| async move {
+/// What becomes of a body that yields after an inner group has failed together with the outer one.
+fn yielding_after_the_inner_error(yields: impl AsyncFn() -> Result<()> + 'static) -> Vec<String> {
+    play(|trace| async move {
         let (outer, inner) = (TaskGroup::new(), TaskGroup::new());
         let body = async {
             let body = async {
@@ -150,19 +150,28 @@ fn both_fail_in_one_tick_and_the_body_yields_after_the_inner_error() {
             let ended = inner.run(body).await;
             push_end(&trace, &ended);
             // A bare yield, which has woken the task already.
-            noted_nap(&trace, "yield", 0).await
+            let yielded = yields().await;
+            let how = yielded.as_ref().map_or_else(word, |()| "slept".into());
+            trace.push(format!("yield:{how}@{}", now()));
+            yielded
         };
         let ended = outer.run(body).await;
         push_end(&trace, &ended);
         Ok(())
-    });
+    })
+}
+
+#[test]
+fn both_fail_in_one_tick_and_the_body_yields_after_the_inner_error() {
+    let expected = [
+        "group(error:inner)@0 requests:1",
+        "yield:cancelled@0",
+        "group(error:outer)@0 requests:0",
+    ];
+    assert_eq!(yielding_after_the_inner_error(async || nap(0).await), expected);
     assert_eq!(
-        lines,
-        [
-            "group(error:inner)@0 requests:1",
-            "yield:cancelled@0",
-            "group(error:outer)@0 requests:0"
-        ]
+        yielding_after_the_inner_error(async || yield_now().await),
+        expected
     );
 }
 

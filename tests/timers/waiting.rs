@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use miniloop::{Clock, EventLoop, Idle};
+use miniloop::{Clock, EventLoop, Idle, LoopHandle};
 
 use crate::common::{Trace, pair, send};
 use crate::seconds;
@@ -151,5 +151,48 @@ fn a_clock_that_panics_leaves_a_loop_that_can_run_again() {
     assert!(panic.is_err());
     assert!(!event_loop.is_running());
     assert!(miniloop::get_running_loop().is_err());
+    still_works(&event_loop);
+}
+
+#[test]
+fn a_clock_may_use_the_loop_whenever_it_is_asked() {
+    /// Arms a timer and cancels it each time that it is asked, with the loop it has been given.
+    #[derive(Clone, Default)]
+    struct Arming(Rc<RefCell<Option<LoopHandle>>>);
+
+    impl Arming {
+        fn arm(&self) {
+            // Taken out, for arming asks for no time and yet might one day.
+            let event_loop = self.0.take();
+            if let Some(event_loop) = &event_loop {
+                event_loop.call_at(seconds(3600), || ()).cancel();
+                event_loop.call_soon(|| ());
+            }
+            self.0.replace(event_loop);
+        }
+    }
+
+    impl Clock for Arming {
+        fn now(&self) -> Duration {
+            self.arm();
+            seconds(10)
+        }
+
+        fn idle(&self, _: Option<Duration>) -> Idle {
+            self.arm();
+            Idle::DoNotBlock
+        }
+    }
+
+    let clock = Arming::default();
+    let event_loop = EventLoop::with_clock(clock.clone()).unwrap();
+    clock.0.replace(Some(event_loop.handle()));
+    let events = Trace::new();
+    event_loop.call_later(seconds(0), events.mark("due"));
+    event_loop.call_later(seconds(1), events.mark("not yet"));
+    tick(&event_loop);
+    tick(&event_loop);
+    assert_eq!(events.lines(), ["due"]);
+    clock.0.take();
     still_works(&event_loop);
 }
