@@ -8,20 +8,21 @@
 
 pub(crate) mod poller;
 pub(crate) mod source;
+mod table;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use slotmap::{Key, SlotMap};
+use slotmap::Key;
 
 use crate::errors::RuntimeError;
-use crate::few::Few;
 use crate::handles::{Direction, IoEvent, SourceKey};
 use poller::{Interest, Notifier, Poller, Raw};
+pub(crate) use table::OperationId;
+use table::{Entry, Side, Table, id_of, token};
 
 /// A reader or writer: called again and again.
 pub(crate) type Watcher = Box<dyn FnMut()>;
@@ -49,118 +50,6 @@ pub(crate) struct Selector {
     /// `None` once the loop is closed.
     poller: RefCell<Option<Poller>>,
     polls: Cell<u64>,
-}
-
-#[derive(Default)]
-struct Table {
-    entries: SlotMap<SourceKey, Entry>,
-    /// The key whose slot has this index, which is the token that the system reports.
-    by_token: Vec<SourceKey>,
-    by_raw: HashMap<Raw, SourceKey>,
-    /// Entries whose interest has changed since the last poll.
-    changed: Vec<SourceKey>,
-    /// How many entries are being watched.
-    watched: usize,
-}
-
-struct Entry {
-    raw: Raw,
-    /// What the system was told; `None` when it does not know the source.
-    told: Option<Interest>,
-    /// What is wanted.
-    wanted: Interest,
-    in_changed: bool,
-    /// The system is to be told again: a watcher was replaced, perhaps because another socket has
-    /// taken over the number.
-    tell_again: bool,
-    sides: [Side; 2],
-}
-
-#[derive(Default)]
-struct Side {
-    watcher: WatcherSlot,
-    /// Counts the watchers that were here, so that an event finds only the one it is for.
-    generation: u32,
-    operations: Few<Weak<dyn Operation>>,
-    /// The first operation knows that the source is ready and has not made use of it yet.
-    signalled: bool,
-}
-
-#[derive(Default)]
-enum WatcherSlot {
-    #[default]
-    Empty,
-    Waiting(Watcher),
-    /// It is being called at this moment and comes back afterwards.
-    Running,
-}
-
-impl Side {
-    fn has_watcher(&self) -> bool {
-        !matches!(self.watcher, WatcherSlot::Empty)
-    }
-
-    fn wants_readiness(&self) -> bool {
-        self.has_watcher() || (!self.signalled && !self.operations.is_empty())
-    }
-
-    fn is_first(&self, operation: &Weak<dyn Operation>) -> bool {
-        self.operations
-            .as_slice()
-            .first()
-            .is_some_and(|first| Weak::ptr_eq(first, operation))
-    }
-
-    /// Takes the watcher off; the caller drops what is returned.
-    fn take_watcher(&mut self) -> WatcherSlot {
-        self.generation = self.generation.wrapping_add(1);
-        std::mem::take(&mut self.watcher)
-    }
-}
-
-/// What the system calls the source with this key. Keys of one slot follow each other in time.
-fn token(key: SourceKey) -> usize {
-    (key.data().as_ffi() & 0xffff_ffff) as usize
-}
-
-impl Table {
-    fn side(&mut self, key: SourceKey, direction: Direction) -> Option<&mut Side> {
-        Some(&mut self.entries.get_mut(key)?.sides[direction as usize])
-    }
-
-    /// Works out what is wanted of this source now, and notes it if the system must be told.
-    fn refresh(&mut self, key: SourceKey) {
-        let Some(entry) = self.entries.get_mut(key) else {
-            return;
-        };
-        let before = entry.wanted;
-        entry.wanted = Interest {
-            read: entry.sides[Direction::Read as usize].wants_readiness(),
-            write: entry.sides[Direction::Write as usize].wants_readiness(),
-        };
-        match (before.is_none(), entry.wanted.is_none()) {
-            (true, false) => self.watched += 1,
-            (false, true) => self.watched -= 1,
-            _ => {}
-        }
-        let differs = entry.tell_again || entry.told.unwrap_or_default() != entry.wanted;
-        if differs && !entry.in_changed {
-            entry.in_changed = true;
-            self.changed.push(key);
-        }
-    }
-
-    /// Takes an entry out. The caller drops it with no borrow held.
-    fn remove(&mut self, key: SourceKey) -> Option<Entry> {
-        let entry = self.entries.remove(key)?;
-        if !entry.wanted.is_none() {
-            self.watched -= 1;
-        }
-        if self.by_raw.get(&entry.raw) == Some(&key) {
-            self.by_raw.remove(&entry.raw);
-        }
-        Some(entry)
-    }
 }
 
 impl Selector {
@@ -211,8 +100,7 @@ impl Selector {
         let table = self.table.borrow();
         table.entries.get(key).is_some_and(|entry| {
             entry
-                .sides
-                .iter()
+                .sides()
                 .any(|side| side.has_watcher() || !side.operations.is_empty())
         })
     }
@@ -227,14 +115,7 @@ impl Selector {
         let old = self.table.borrow().by_raw.get(&raw).copied();
         let old = old.and_then(|old| self.take_out(old));
         let mut table = self.table.borrow_mut();
-        let key = table.entries.insert(Entry {
-            raw,
-            told: None,
-            wanted: Interest::default(),
-            in_changed: false,
-            tell_again: false,
-            sides: Default::default(),
-        });
+        let key = table.entries.insert(Entry::new(raw));
         let token = token(key);
         if table.by_token.len() <= token {
             table.by_token.resize(token + 1, SourceKey::null());
@@ -250,7 +131,7 @@ impl Selector {
         let raw = self.table.borrow().entries.get(key).map(|entry| entry.raw);
         let refusal = match (raw, &*self.poller.borrow()) {
             (Some(raw), Some(poller)) => {
-                let added = poller.add(raw, Interest::default(), token(key));
+                let added = poller.add(raw, Interest::None, token(key));
                 poller.delete(raw);
                 added
             }
@@ -269,7 +150,7 @@ impl Selector {
     /// Takes an entry out of the table and the system. The caller drops it.
     fn take_out(&self, key: SourceKey) -> Option<Entry> {
         let entry = self.table.borrow_mut().remove(key)?;
-        if entry.told.is_some()
+        if entry.told != Interest::None
             && let Some(poller) = &*self.poller.borrow()
         {
             poller.delete(entry.raw);
@@ -280,8 +161,8 @@ impl Selector {
     /// Lets go of an entry for which somebody may still be waiting: its operations fail. True if
     /// a reader or writer is lost with it.
     fn dispose(&self, mut entry: Entry, error: impl Fn() -> io::Error) -> bool {
-        let had_watcher = entry.sides.iter().any(Side::has_watcher);
-        for side in &mut entry.sides {
+        let had_watcher = entry.sides().any(Side::has_watcher);
+        for side in entry.sides_mut() {
             side.operations.take().for_each(|operation| {
                 if let Some(operation) = operation.upgrade() {
                     operation.fail(error());
@@ -302,14 +183,13 @@ impl Selector {
     ) -> io::Result<()> {
         let old = {
             let mut table = self.table.borrow_mut();
-            let side = table.side(key, direction).ok_or(RuntimeError::LoopClosed)?;
-            let old = side.take_watcher();
-            side.watcher = WatcherSlot::Waiting(watcher);
-            if let (Some(entry), false) = (table.entries.get_mut(key), matches!(old, WatcherSlot::Empty)) {
-                entry.tell_again = true;
-            }
-            table.refresh(key);
-            old
+            let entry = table.entries.get_mut(key).ok_or(RuntimeError::LoopClosed)?;
+            entry.tell_again |= entry.make_side(direction).has_watcher();
+            table.change(key, direction, |side| {
+                let old = side.take_watcher();
+                side.watcher = Some(watcher);
+                old
+            })
         };
         drop(old);
         self.tell_of_new(key).inspect_err(|_| {
@@ -319,23 +199,18 @@ impl Selector {
 
     /// Takes the reader or writer of a source off; false if there was none.
     pub(crate) fn clear_watcher(&self, key: SourceKey, direction: Direction) -> bool {
-        let old = {
-            let mut table = self.table.borrow_mut();
-            let Some(side) = table.side(key, direction) else {
-                return false;
-            };
-            let old = side.take_watcher();
-            table.refresh(key);
-            old
-        };
-        !matches!(old, WatcherSlot::Empty)
+        let old = self.table.borrow_mut().change(key, direction, |side| {
+            let had_watcher = side.has_watcher();
+            (had_watcher, side.take_watcher())
+        });
+        old.is_some_and(|(had_watcher, _)| had_watcher)
     }
 
     // -- operations ---------------------------------------------------------------------------
 
     /// Whether an operation waits in this direction: a newcomer has to queue behind it.
     pub(crate) fn is_busy(&self, key: SourceKey, direction: Direction) -> bool {
-        let mut table = self.table.borrow_mut();
+        let table = self.table.borrow();
         table
             .side(key, direction)
             .is_some_and(|side| !side.operations.is_empty())
@@ -348,14 +223,20 @@ impl Selector {
         direction: Direction,
         operation: Weak<dyn Operation>,
     ) -> io::Result<()> {
-        {
+        let id = id_of(&operation);
+        let is_known = {
             let mut table = self.table.borrow_mut();
-            let side = table.side(key, direction).ok_or(RuntimeError::LoopClosed)?;
-            side.operations.push(operation.clone());
-            table.refresh(key);
+            let entry = table.entries.get_mut(key).ok_or(RuntimeError::LoopClosed)?;
+            entry.make_side(direction).operations.push(operation);
+            let is_known = entry.told != Interest::None;
+            table.change(key, direction, |_| ());
+            is_known
+        };
+        if is_known {
+            return Ok(());
         }
         self.tell_of_new(key).inspect_err(|_| {
-            self.remove_operation(key, direction, &operation);
+            self.remove_operation(key, direction, id);
         })
     }
 
@@ -364,29 +245,23 @@ impl Selector {
         &self,
         key: SourceKey,
         direction: Direction,
-        operation: &Weak<dyn Operation>,
+        operation: OperationId,
     ) -> Option<Weak<dyn Operation>> {
         let mut table = self.table.borrow_mut();
-        let side = table.side(key, direction)?;
-        let was_first = side.is_first(operation);
-        // A weak reference to what is alive: nothing is dropped here but the reference.
-        side.operations.remove(|other| Weak::ptr_eq(other, operation));
-        let next = side.operations.as_slice().first().filter(|_| was_first).cloned();
-        if was_first {
-            side.signalled = false;
-        }
-        table.refresh(key);
-        next
+        table.change(key, direction, |side| {
+            let was_first = side.is_first(operation);
+            // A weak reference to what is alive: nothing is dropped here but the reference.
+            side.operations.remove(|other| id_of(other) == operation);
+            if was_first {
+                side.signalled = false;
+            }
+            side.first().filter(|_| was_first).cloned()
+        })?
     }
 
     /// How this operation stands in the queue.
-    pub(crate) fn turn_of(
-        &self,
-        key: SourceKey,
-        direction: Direction,
-        operation: &Weak<dyn Operation>,
-    ) -> Turn {
-        match self.table.borrow_mut().side(key, direction) {
+    pub(crate) fn turn_of(&self, key: SourceKey, direction: Direction, operation: OperationId) -> Turn {
+        match self.table.borrow().side(key, direction) {
             Some(side) if !side.is_first(operation) => Turn::Later,
             Some(side) if side.signalled => Turn::Signalled,
             Some(_) => Turn::First,
@@ -400,17 +275,14 @@ impl Selector {
         &self,
         key: SourceKey,
         direction: Direction,
-        operation: &Weak<dyn Operation>,
+        operation: OperationId,
         signalled: bool,
     ) {
-        let mut table = self.table.borrow_mut();
-        if let Some(side) = table.side(key, direction)
-            && side.is_first(operation)
-            && side.signalled != signalled
-        {
-            side.signalled = signalled;
-            table.refresh(key);
-        }
+        self.table.borrow_mut().change(key, direction, |side| {
+            if side.is_first(operation) {
+                side.signalled = signalled;
+            }
+        });
     }
 
     // -- polling ------------------------------------------------------------------------------
@@ -420,9 +292,9 @@ impl Selector {
     fn tell_of_new(&self, key: SourceKey) -> io::Result<()> {
         let mut table = self.table.borrow_mut();
         match (table.entries.get_mut(key), &*self.poller.borrow()) {
-            (Some(entry), Some(poller)) if entry.told.is_none() && !entry.wanted.is_none() => {
+            (Some(entry), Some(poller)) if entry.told == Interest::None && entry.wanted != Interest::None => {
                 poller.add(entry.raw, entry.wanted, token(key))?;
-                entry.told = Some(entry.wanted);
+                entry.told = entry.wanted;
                 Ok(())
             }
             (Some(_), Some(_)) => Ok(()),
@@ -431,34 +303,43 @@ impl Selector {
     }
 
     /// Tells the system what has changed; the sources that it refuses are returned.
-    fn tell_changes(&self, poller: &Poller) -> Vec<(SourceKey, io::Error)> {
+    ///
+    /// Where an operation has been told of readiness, and its task is about to make use of that,
+    /// the interest is mostly back a moment later: before a poll that does not wait the system is
+    /// not told that it was gone meanwhile. What it then reports is left out.
+    fn tell_changes(&self, poller: &Poller, waits: bool) -> Vec<(SourceKey, io::Error)> {
         let mut refused = Vec::new();
         let table = &mut *self.table.borrow_mut();
-        for key in table.changed.drain(..) {
-            let Some(entry) = table.entries.get_mut(key) else {
-                continue;
+        let entries = &mut table.entries;
+        table.changed.retain(|&key| {
+            let Some(entry) = entries.get_mut(key) else {
+                return false;
             };
+            let differs = entry.tell_again || entry.told != entry.wanted;
+            if differs && !waits && entry.is_about_to_want_again() {
+                return true;
+            }
             entry.in_changed = false;
-            let tell_again = std::mem::take(&mut entry.tell_again);
-            let wanted = Some(entry.wanted).filter(|wanted| !wanted.is_none());
-            let told = match (entry.told, wanted) {
-                (told, wanted) if told == wanted && !tell_again => Ok(()),
-                (None, Some(wanted)) => poller.add(entry.raw, wanted, token(key)),
-                (Some(_), Some(wanted)) => poller.modify(entry.raw, wanted, token(key)),
+            entry.tell_again = false;
+            let told = match (entry.told, entry.wanted) {
+                _ if !differs => Ok(()),
                 // Without any interest it would still report a hang-up, for ever.
-                (_, None) => {
+                (_, Interest::None) => {
                     poller.delete(entry.raw);
                     Ok(())
                 }
+                (Interest::None, wanted) => poller.add(entry.raw, wanted, token(key)),
+                (_, wanted) => poller.modify(entry.raw, wanted, token(key)),
             };
             match told {
-                Ok(()) => entry.told = wanted,
+                Ok(()) => entry.told = entry.wanted,
                 Err(error) => {
-                    entry.told = None;
+                    entry.told = Interest::None;
                     refused.push((key, error));
                 }
             }
-        }
+            false
+        });
         refused
     }
 
@@ -472,7 +353,7 @@ impl Selector {
     ) -> io::Result<Vec<(SourceKey, io::Error)>> {
         let mut poller = self.poller.borrow_mut();
         let poller = poller.as_mut().ok_or(RuntimeError::LoopClosed)?;
-        let refused = self.tell_changes(poller);
+        let refused = self.tell_changes(poller, timeout != Some(Duration::ZERO));
         self.polls.set(self.polls.get() + 1);
         // Whoever was refused is to hear of it now, not after a wait.
         let timeout = if refused.is_empty() {
@@ -489,10 +370,11 @@ impl Selector {
             let Some(entry) = table.entries.get(source) else {
                 return;
             };
-            for (is_ready, direction) in [(ready.read, Direction::Read), (ready.write, Direction::Write)] {
-                let side = &entry.sides[direction as usize];
+            for direction in [Direction::Read, Direction::Write] {
                 // A full hang-up reports both directions, asked for or not.
-                if is_ready && side.wants_readiness() {
+                if ready.includes(direction)
+                    && let Some(side) = entry.side(direction).filter(|side| side.wants_readiness())
+                {
                     report(IoEvent {
                         source,
                         direction,
@@ -504,49 +386,55 @@ impl Selector {
         Ok(refused)
     }
 
-    /// Calls whom an event is for, if they are still there.
+    /// Calls whom an event is for, if they are still there: the watcher, then the first operation.
     pub(crate) fn dispatch(&self, event: IoEvent) {
-        let watcher_panicked = self.call_watcher(event).err();
-        let first = {
+        let (watcher, operation) = {
             let mut table = self.table.borrow_mut();
-            table
-                .side(event.source, event.direction)
-                .filter(|side| !side.signalled)
-                .and_then(|side| side.operations.as_slice().first()?.upgrade())
+            let entry = table.entries.get_mut(event.source);
+            let Some(side) = entry.and_then(|entry| entry.side_mut(event.direction)) else {
+                return;
+            };
+            match side.lend_watcher(event.generation) {
+                Some(watcher) => (Some(watcher), None),
+                None => (None, side.to_be_told()),
+            }
         };
-        if let Some(operation) = first {
+        if let Some(watcher) = watcher {
+            return self.dispatch_to_watcher(watcher, event);
+        }
+        if let Some(operation) = operation {
             operation.ready();
         }
-        if let Some(panic) = watcher_panicked {
+    }
+
+    /// The same where there is a watcher. Its panic is not to keep operations waiting.
+    fn dispatch_to_watcher(&self, watcher: Watcher, event: IoEvent) {
+        let outcome = self.call_watcher(watcher, event);
+        let operation = {
+            let table = self.table.borrow();
+            let side = table.side(event.source, event.direction);
+            side.and_then(Side::to_be_told)
+        };
+        if let Some(operation) = operation {
+            operation.ready();
+        }
+        if let Err(panic) = outcome {
             resume_unwind(panic);
         }
     }
 
-    /// The panic of the reader or writer is returned: it is not to keep operations waiting.
-    fn call_watcher(&self, event: IoEvent) -> std::thread::Result<()> {
-        let taken = {
-            let mut table = self.table.borrow_mut();
-            let Some(side) = table.side(event.source, event.direction) else {
-                return Ok(());
-            };
-            if side.generation != event.generation || !matches!(side.watcher, WatcherSlot::Waiting(_)) {
-                return Ok(());
-            }
-            std::mem::replace(&mut side.watcher, WatcherSlot::Running)
-        };
-        let WatcherSlot::Waiting(mut watcher) = taken else {
-            return Ok(());
-        };
+    /// Calls a watcher that was lent and gives it back, unless it was removed or replaced by its
+    /// own call: then it is dropped here, after it.
+    fn call_watcher(&self, mut watcher: Watcher, event: IoEvent) -> std::thread::Result<()> {
         let outcome = catch_unwind(AssertUnwindSafe(&mut watcher));
-        // It may have been removed or replaced by its own call: then it is dropped here, after it.
         let mut returned = Some(watcher);
         {
             let mut table = self.table.borrow_mut();
-            if let Some(side) = table.side(event.source, event.direction)
-                && side.generation == event.generation
-                && let Some(watcher) = returned.take()
-            {
-                side.watcher = WatcherSlot::Waiting(watcher);
+            let entry = table.entries.get_mut(event.source);
+            let side = entry.and_then(|entry| entry.side_mut(event.direction));
+            if let Some(side) = side.filter(|side| side.generation == event.generation) {
+                side.watcher_is_called = false;
+                side.watcher = returned.take();
             }
         }
         drop(returned);
@@ -569,16 +457,72 @@ impl Selector {
         let table = std::mem::take(&mut *self.table.borrow_mut());
         let poller = self.poller.borrow_mut().take();
         let mut watchers = Vec::new();
-        for (_, entry) in table.entries {
-            if let (Some(poller), Some(_)) = (&poller, entry.told) {
+        for (_, mut entry) in table.entries {
+            if let Some(poller) = &poller
+                && entry.told != Interest::None
+            {
                 poller.delete(entry.raw);
             }
-            for side in entry.sides {
-                if let WatcherSlot::Waiting(watcher) = side.watcher {
-                    watchers.push(watcher);
-                }
-            }
+            watchers.extend(entry.sides_mut().filter_map(|side| side.watcher.take()));
         }
         watchers
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// An operation that only notes that it was told.
+    #[derive(Default)]
+    struct Noted(Cell<u32>);
+
+    impl Operation for Noted {
+        fn ready(self: Rc<Self>) {
+            self.0.set(self.0.get() + 1);
+        }
+
+        fn fail(self: Rc<Self>, _: io::Error) {}
+    }
+
+    /// Polls without waiting, or for long at the most, and dispatches what is reported.
+    fn poll(selector: &Selector, waits: bool) -> usize {
+        let longest = Duration::from_millis(if waits { 1 } else { 0 });
+        let mut events = Vec::new();
+        let refused = selector.poll(Some(longest), |event| events.push(event));
+        assert!(refused.unwrap().is_empty());
+        events.iter().for_each(|event| selector.dispatch(*event));
+        events.len()
+    }
+
+    #[test]
+    fn an_operation_that_was_told_is_unwatched_only_before_a_wait() {
+        const READ: Direction = Direction::Read;
+        let (left, mut right) = UnixStream::pair().unwrap();
+        let selector = Selector::new().unwrap();
+        let (key, _) = selector.enter(left.as_raw_fd()).unwrap();
+        let noted = Rc::new(Noted::default());
+        let id = Rc::as_ptr(&noted).cast();
+        let told = |selector: &Selector| selector.table.borrow().entries[key].told;
+        let weak: Weak<Noted> = Rc::downgrade(&noted);
+        selector.push_operation(key, READ, weak).unwrap();
+        right.write_all(b"x").unwrap();
+        assert_eq!(poll(&selector, false), 1);
+        selector.set_signalled(key, READ, id, true);
+        assert_eq!(poll(&selector, false), 0);
+        assert_eq!(told(&selector), Interest::Read);
+        assert_eq!(poll(&selector, true), 0);
+        assert_eq!(told(&selector), Interest::None);
+        selector.set_signalled(key, READ, id, false);
+        assert_eq!(poll(&selector, false), 1);
+        assert_eq!(noted.0.get(), 2);
+        // One that is gone for good is not waited for.
+        selector.remove_operation(key, READ, id);
+        assert_eq!(poll(&selector, false), 0);
+        assert_eq!(told(&selector), Interest::None);
     }
 }

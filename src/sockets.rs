@@ -14,9 +14,12 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use crate::errors::{Exception, RuntimeError};
 use crate::futures::Future;
 use crate::handles::Direction;
-use crate::loop_core::LoopHandle;
+use crate::loop_core::{LoopHandle, SCRATCH_LIMIT};
 use crate::selector::source::{Pollable, Source};
 use operation::{TryFirst, Work};
+
+/// From so many bytes on a receive is a long one.
+const LONG_RECEIVE: usize = 2048;
 
 /// How many writes one attempt of `sock_sendall` makes, however fast the peer reads.
 const WRITES_PER_ATTEMPT: usize = 16;
@@ -26,13 +29,19 @@ struct Receive<T> {
     max_bytes: usize,
 }
 
-impl<T: 'static> Work for Receive<T>
+impl<T: Pollable + 'static> Work for Receive<T>
 where
     for<'a> &'a T: Read,
 {
     type Output = Vec<u8>;
 
     fn attempt(&mut self, event_loop: &LoopHandle) -> io::Result<Vec<u8>> {
+        // Little is copied out of a buffer of the loop's, much is received where it is to stay:
+        // which of the two is cheaper, the last receive tells best.
+        #[cfg(unix)]
+        if self.source.last_was_long() && self.source.is_system_socket() {
+            return receive_in_place(&self.source, self.max_bytes.min(SCRATCH_LIMIT));
+        }
         event_loop.core.with_scratch(self.max_bytes, |buffer| {
             let received = read(&self.source, buffer)?;
             Ok(buffer[..received].to_vec())
@@ -57,22 +66,42 @@ where
     }
 }
 
-/// Reads once, and notes whether that took all there was.
+/// Reads once, and notes how that went.
 fn read<T: 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
 where
     for<'a> &'a T: Read,
 {
     let received = source.get_ref().read(buffer)?;
-    // At the end of the stream (0) there is more of the same to get at once. And what is not the
-    // system's own socket may have a buffer of its own, of whose contents readiness says nothing.
-    let short = 0 < received && received < buffer.len();
-    source.set_drained(short && source.is_system_socket());
+    note_receive(source, received);
     Ok(received)
 }
 
-/// What was emptied by the last receive had better be waited for than asked in vain.
+/// Reads once, into memory of its own, which need not be cleared first.
+#[cfg(unix)]
+fn receive_in_place<T: Pollable + 'static>(source: &Source<T>, size: usize) -> io::Result<Vec<u8>> {
+    let mut data = Vec::with_capacity(size);
+    let spare = rustix::buffer::spare_capacity(&mut data);
+    let (received, _) = rustix::net::recv(source.get_ref(), spare, rustix::net::RecvFlags::empty())?;
+    note_receive(source, received);
+    if received < size / 2 {
+        data.shrink_to_fit();
+    }
+    Ok(data)
+}
+
+/// Notes what the next receive may expect.
+fn note_receive<T: 'static>(source: &Source<T>, received: usize) {
+    // Most peers send a message and wait for the answer. At the end of the stream (0) there is more
+    // of the same to get at once. And what is not the system's own socket may have a buffer of its
+    // own, of whose contents readiness says nothing.
+    source.set_to_be_waited_for(received > 0 && source.is_system_socket());
+    source.set_last_was_long(received >= LONG_RECEIVE);
+}
+
+/// What has just brought something had better be waited for than asked in vain: if there is more,
+/// the next poll says so.
 fn receive_first<T>(source: &Source<T>) -> TryFirst {
-    match source.drained() {
+    match source.is_to_be_waited_for() {
         true => TryFirst::Never,
         false => TryFirst::WhenAwaited,
     }

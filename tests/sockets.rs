@@ -52,6 +52,28 @@ use miniloop::{EventLoop, LoopHandle, RuntimeError, Source};
 use common::{Stream, Trace, listener, pair, pair_small, recv, send, stream_pair};
 use support::{io_error_kind, misuse, nothing_is_left, settle, still_works, tick};
 
+#[test]
+fn a_short_receive_after_long_ones_holds_no_more_memory_than_it_needs() {
+    let event_loop = EventLoop::new().unwrap();
+    let (left, right) = pair();
+    let data = pattern(3 * 4096);
+    send(&right, &data);
+    for part in data.chunks(4096) {
+        assert!(
+            event_loop
+                .run_until_complete(event_loop.sock_recv(&left, 4096))
+                .unwrap()
+                == part
+        );
+    }
+    send(&right, b"short");
+    let received = event_loop
+        .run_until_complete(event_loop.sock_recv(&left, 4096))
+        .unwrap();
+    assert_eq!(received, b"short");
+    assert!(received.capacity() < 100, "{}", received.capacity());
+}
+
 // brief: SO-1
 #[test]
 fn sock_recv_completes_when_the_other_end_sends() {

@@ -25,8 +25,8 @@ use crate::timers::Timers;
 
 /// How many socket operations may complete at once, without a turn of the loop, in one step.
 const COMPLETIONS_PER_STEP: u32 = 16;
-/// The largest receive buffer that the loop keeps.
-const SCRATCH_LIMIT: usize = 256 * 1024;
+/// The largest receive buffer that the loop keeps, and the most that one receive gives.
+pub(crate) const SCRATCH_LIMIT: usize = 256 * 1024;
 
 pub(super) enum LoopClock {
     Real(MonotonicClock),

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use polling::{Event, Events, PollMode};
 
+use crate::handles::Direction;
+
 /// How many events one wait takes. More stay in the kernel for the next tick, so that the work
 /// of one tick, and the memory it touches, stays small.
 const EVENTS_PER_WAIT: usize = 128;
@@ -25,20 +27,50 @@ pub(crate) type Raw = std::os::fd::RawFd;
 #[cfg(windows)]
 pub(crate) type Raw = std::os::windows::io::RawSocket;
 
-/// Which directions of a source are watched.
+/// Which directions of a source are watched, or ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Interest {
-    pub(crate) read: bool,
-    pub(crate) write: bool,
+pub(crate) enum Interest {
+    #[default]
+    None,
+    Read,
+    Write,
+    Both,
 }
 
 impl Interest {
-    pub(crate) fn is_none(self) -> bool {
-        !self.read && !self.write
+    #[inline]
+    pub(super) fn new(read: bool, write: bool) -> Interest {
+        match (read, write) {
+            (false, false) => Interest::None,
+            (true, false) => Interest::Read,
+            (false, true) => Interest::Write,
+            (true, true) => Interest::Both,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn includes(self, direction: Direction) -> bool {
+        match direction {
+            Direction::Read => matches!(self, Interest::Read | Interest::Both),
+            Direction::Write => matches!(self, Interest::Write | Interest::Both),
+        }
+    }
+
+    /// The same with or without this direction.
+    #[inline]
+    pub(crate) fn with(self, direction: Direction, included: bool) -> Interest {
+        match direction {
+            Direction::Read => Interest::new(included, self.includes(Direction::Write)),
+            Direction::Write => Interest::new(self.includes(Direction::Read), included),
+        }
     }
 
     fn event(self, token: usize) -> Event {
-        Event::new(token, self.read, self.write)
+        Event::new(
+            token,
+            self.includes(Direction::Read),
+            self.includes(Direction::Write),
+        )
     }
 }
 
@@ -167,11 +199,7 @@ impl Poller {
             }
         }
         for event in self.events.iter() {
-            let interest = Interest {
-                read: event.readable,
-                write: event.writable,
-            };
-            report((event.key, interest));
+            report((event.key, Interest::new(event.readable, event.writable)));
         }
         Ok(())
     }
@@ -342,11 +370,8 @@ mod direct {
             self.found.iter().filter_map(|event| {
                 let (flags, key) = (event.flags, event.data.u64());
                 let token = usize::try_from(key).ok().filter(|token| *token != TIMER)?;
-                let interest = Interest {
-                    read: flags.intersects(READ),
-                    write: flags.intersects(WRITE),
-                };
-                Some((token, interest))
+                let ready = Interest::new(flags.intersects(READ), flags.intersects(WRITE));
+                Some((token, ready))
             })
         }
     }

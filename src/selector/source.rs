@@ -71,7 +71,8 @@ struct Shared<T> {
     /// The loop it belongs to, and its name there.
     home: RefCell<Option<(Rc<Selector>, SourceKey)>>,
     was_blocking: bool,
-    drained: Cell<bool>,
+    to_be_waited_for: Cell<bool>,
+    last_was_long: Cell<bool>,
     /// `None` only once `into_inner` has taken it.
     io: Option<T>,
 }
@@ -114,7 +115,8 @@ impl<T: Pollable + 'static> Source<T> {
                 raw: raw_of(&io),
                 home: RefCell::new(None),
                 was_blocking,
-                drained: Cell::new(false),
+                to_be_waited_for: Cell::new(false),
+                last_was_long: Cell::new(false),
                 io: Some(io),
             }),
         }
@@ -201,14 +203,23 @@ impl<T> Source<T> {
         }
     }
 
-    /// Whether the last receive took all there was: then the next had better wait for readiness
-    /// than ask the system in vain.
-    pub(crate) fn drained(&self) -> bool {
-        self.shared.drained.get()
+    /// Whether the next receive had better wait for readiness than try.
+    pub(crate) fn is_to_be_waited_for(&self) -> bool {
+        self.shared.to_be_waited_for.get()
     }
 
-    pub(crate) fn set_drained(&self, drained: bool) {
-        self.shared.drained.set(drained);
+    pub(crate) fn set_to_be_waited_for(&self, wait: bool) {
+        self.shared.to_be_waited_for.set(wait);
+    }
+
+    /// Whether the last receive brought much: then the next probably does too.
+    #[cfg(unix)]
+    pub(crate) fn last_was_long(&self) -> bool {
+        self.shared.last_was_long.get()
+    }
+
+    pub(crate) fn set_last_was_long(&self, long: bool) {
+        self.shared.last_was_long.set(long);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::handles::{Cancel, Direction, SourceKey};
 use crate::loop_core::{Kept, LoopHandle};
 use crate::ready::Runnable;
 use crate::selector::source::{Pollable, Source};
-use crate::selector::{Operation, Turn};
+use crate::selector::{Operation, OperationId, Turn};
 
 /// The call that an operation is about. It is repeated for as long as it gives `WouldBlock`.
 pub(super) trait Work: 'static {
@@ -59,14 +59,21 @@ struct Pending<W: Work> {
     untried: Cell<bool>,
     /// The source may hold data of its own, of which readiness says nothing.
     may_hold_data: bool,
+    /// The awaiting task was told that the source is ready. Only then is it worth asking the
+    /// selector whether that still holds.
+    told: Cell<bool>,
     /// Set while a callback waits for it.
     kept: Kept,
-    this: Weak<Pending<W>>,
 }
 
 impl<W: Work> Pending<W> {
-    fn as_operation(&self) -> Weak<dyn Operation> {
-        self.this.clone()
+    fn id(&self) -> OperationId {
+        std::ptr::from_ref(self).cast()
+    }
+
+    fn as_operation(self: &Rc<Self>) -> Weak<dyn Operation> {
+        let this: Weak<Pending<W>> = Rc::downgrade(self);
+        this
     }
 
     /// Makes the call now, and completes the future if that gives an outcome.
@@ -87,8 +94,10 @@ impl<W: Work> Pending<W> {
 
     /// Whether the awaiting task was told that the source is ready, and has not come yet.
     fn set_signalled(&self, signalled: bool) {
-        let selector = self.state.event_loop.core.selector();
-        selector.set_signalled(self.source, self.direction, &self.as_operation(), signalled);
+        if self.told.replace(signalled) || signalled {
+            let selector = self.state.event_loop.core.selector();
+            selector.set_signalled(self.source, self.direction, self.id(), signalled);
+        }
     }
 
     /// Stops waiting for the source, lets go of what the work holds, and completes the future.
@@ -99,11 +108,8 @@ impl<W: Work> Pending<W> {
 
     fn withdraw(&self) {
         let event_loop = &self.state.event_loop;
-        let next =
-            event_loop
-                .core
-                .selector()
-                .remove_operation(self.source, self.direction, &self.as_operation());
+        let selector = event_loop.core.selector();
+        let next = selector.remove_operation(self.source, self.direction, self.id());
         if let Some(next) = next.filter(|_| self.may_hold_data && !event_loop.is_closed()) {
             // What this one has left in the source's own buffer is for the next.
             event_loop.look_soon(next);
@@ -122,11 +128,12 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
     }
 
     fn polled(self: Rc<Self>) {
-        let core = &self.state.event_loop.core;
-        let turn = core
-            .selector()
-            .turn_of(self.source, self.direction, &self.as_operation());
         let untried = self.untried.replace(false);
+        if !untried && !self.told.get() {
+            return;
+        }
+        let core = &self.state.event_loop.core;
+        let turn = core.selector().turn_of(self.source, self.direction, self.id());
         if turn == Turn::Signalled || (untried && turn == Turn::First && core.may_complete_at_once()) {
             self.go_on();
         }
@@ -238,15 +245,15 @@ impl LoopHandle {
         {
             return Future::with_outcome(self, outcome.into());
         }
-        let pending = Rc::new_cyclic(|this| Pending {
+        let pending = Rc::new(Pending {
             state: State::pending(self.clone(), Kind::Operation),
             work: RefCell::new(Some(work)),
             source: key,
             direction,
             untried: Cell::new(try_first == TryFirst::WhenAwaited),
             may_hold_data: !source.is_system_socket(),
+            told: Cell::new(false),
             kept: Kept::default(),
-            this: this.clone(),
         });
         if in_turn && try_first == TryFirst::WhenAwaited && pending.may_hold_data {
             // Readiness may never come, and perhaps nobody awaits it.

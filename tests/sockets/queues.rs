@@ -190,3 +190,17 @@ fn a_source_in_use_can_not_be_taken_apart() {
     assert_eq!(event_loop.run_until_complete(received).unwrap(), b"x");
     assert!(left.into_inner().is_ok());
 }
+
+#[test]
+fn a_reader_may_drop_the_receive_that_waits_beside_it() {
+    let event_loop = EventLoop::new().unwrap();
+    let (left, right) = pair();
+    let mut beside = Some(event_loop.sock_recv(&left, 10));
+    event_loop.add_reader(&left, move || drop(beside.take())).unwrap();
+    send(&right, b"x");
+    tick(&event_loop);
+    assert!(event_loop.remove_reader(&left));
+    let received = event_loop.sock_recv(&left, 10);
+    assert_eq!(event_loop.run_until_complete(received).unwrap(), b"x");
+    nothing_is_left(&event_loop);
+}

@@ -1,0 +1,200 @@
+//! Who waits: an entry for each source, with a side for each direction.
+
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use slotmap::{Key, SlotMap};
+
+use super::poller::{Interest, Raw};
+use super::{Operation, Watcher};
+use crate::few::Few;
+use crate::handles::{Direction, SourceKey};
+
+/// What tells one operation from another: where it is.
+pub(crate) type OperationId = *const ();
+
+pub(super) fn id_of(operation: &Weak<dyn Operation>) -> OperationId {
+    operation.as_ptr().cast()
+}
+
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) entries: SlotMap<SourceKey, Entry>,
+    /// The key whose slot has this index, which is the token that the system reports.
+    pub(super) by_token: Vec<SourceKey>,
+    pub(super) by_raw: HashMap<Raw, SourceKey>,
+    /// Entries whose interest has changed since the last poll.
+    pub(super) changed: Vec<SourceKey>,
+    /// How many entries are being watched.
+    pub(super) watched: usize,
+}
+
+pub(super) struct Entry {
+    pub(super) raw: Raw,
+    /// What the system was told; it does not know a source in which there is no interest.
+    pub(super) told: Interest,
+    /// What is wanted.
+    pub(super) wanted: Interest,
+    pub(super) in_changed: bool,
+    /// The system is to be told again: a watcher was replaced, perhaps because another socket has
+    /// taken over the number.
+    pub(super) tell_again: bool,
+    pub(super) read: Side,
+    /// Made when somebody first waits to write: with most sources nobody ever does.
+    pub(super) write: Option<Box<Side>>,
+}
+
+impl Entry {
+    pub(super) fn new(raw: Raw) -> Entry {
+        Entry {
+            raw,
+            told: Interest::None,
+            wanted: Interest::None,
+            in_changed: false,
+            tell_again: false,
+            read: Side::default(),
+            write: None,
+        }
+    }
+
+    pub(super) fn side(&self, direction: Direction) -> Option<&Side> {
+        match direction {
+            Direction::Read => Some(&self.read),
+            Direction::Write => self.write.as_deref(),
+        }
+    }
+
+    pub(super) fn side_mut(&mut self, direction: Direction) -> Option<&mut Side> {
+        match direction {
+            Direction::Read => Some(&mut self.read),
+            Direction::Write => self.write.as_deref_mut(),
+        }
+    }
+
+    pub(super) fn make_side(&mut self, direction: Direction) -> &mut Side {
+        match direction {
+            Direction::Read => &mut self.read,
+            Direction::Write => self.write.get_or_insert_default(),
+        }
+    }
+
+    /// Whether the system watches it for just what will be wanted again if the operations that were
+    /// told of readiness make use of that, and others follow.
+    pub(super) fn is_about_to_want_again(&self) -> bool {
+        let soon = |direction| {
+            self.side(direction)
+                .is_some_and(|side| side.signalled || side.wants_readiness())
+        };
+        !self.tell_again && self.told == Interest::new(soon(Direction::Read), soon(Direction::Write))
+    }
+
+    pub(super) fn sides(&self) -> impl Iterator<Item = &Side> {
+        [Some(&self.read), self.write.as_deref()].into_iter().flatten()
+    }
+
+    pub(super) fn sides_mut(&mut self) -> impl Iterator<Item = &mut Side> {
+        [Some(&mut self.read), self.write.as_deref_mut()]
+            .into_iter()
+            .flatten()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Side {
+    /// Not here while it is being called: it comes back afterwards.
+    pub(super) watcher: Option<Watcher>,
+    pub(super) watcher_is_called: bool,
+    /// The first operation knows that the source is ready and has not made use of it yet.
+    pub(super) signalled: bool,
+    /// Counts the watchers that were here, so that an event finds only the one it is for.
+    pub(super) generation: u32,
+    pub(super) operations: Few<Weak<dyn Operation>>,
+}
+
+impl Side {
+    pub(super) fn has_watcher(&self) -> bool {
+        self.watcher.is_some() || self.watcher_is_called
+    }
+
+    pub(super) fn wants_readiness(&self) -> bool {
+        self.has_watcher() || (!self.signalled && !self.operations.is_empty())
+    }
+
+    pub(super) fn first(&self) -> Option<&Weak<dyn Operation>> {
+        self.operations.as_slice().first()
+    }
+
+    pub(super) fn is_first(&self, operation: OperationId) -> bool {
+        self.first().is_some_and(|first| id_of(first) == operation)
+    }
+
+    /// The operation that is to be told of readiness.
+    pub(super) fn to_be_told(&self) -> Option<Rc<dyn Operation>> {
+        self.first().filter(|_| !self.signalled)?.upgrade()
+    }
+
+    /// Takes the watcher off, to be dropped by the caller. One that is being called does not come
+    /// back.
+    pub(super) fn take_watcher(&mut self) -> Option<Watcher> {
+        self.generation = self.generation.wrapping_add(1);
+        self.watcher_is_called = false;
+        self.watcher.take()
+    }
+
+    /// Takes the watcher that an event is for, to be called and given back.
+    pub(super) fn lend_watcher(&mut self, generation: u32) -> Option<Watcher> {
+        let lent = self.watcher.take_if(|_| self.generation == generation);
+        self.watcher_is_called |= lent.is_some();
+        lent
+    }
+}
+
+/// What the system calls the source with this key. Keys of one slot follow each other in time.
+pub(super) fn token(key: SourceKey) -> usize {
+    (key.data().as_ffi() & 0xffff_ffff) as usize
+}
+
+impl Table {
+    pub(super) fn side(&self, key: SourceKey, direction: Direction) -> Option<&Side> {
+        self.entries.get(key)?.side(direction)
+    }
+
+    /// Changes a side, works out what is wanted of the source now, and notes it if the system must
+    /// be told. `None` if the source is not known, or nobody has waited in this direction yet.
+    pub(super) fn change<R>(
+        &mut self,
+        key: SourceKey,
+        direction: Direction,
+        change: impl FnOnce(&mut Side) -> R,
+    ) -> Option<R> {
+        let entry = self.entries.get_mut(key)?;
+        let side = entry.side_mut(direction)?;
+        let result = change(side);
+        let wants = side.wants_readiness();
+        let wanted = entry.wanted.with(direction, wants);
+        match (entry.wanted, wanted) {
+            (Interest::None, Interest::None) => {}
+            (Interest::None, _) => self.watched += 1,
+            (_, Interest::None) => self.watched -= 1,
+            _ => {}
+        }
+        entry.wanted = wanted;
+        if (entry.tell_again || entry.told != wanted) && !entry.in_changed {
+            entry.in_changed = true;
+            self.changed.push(key);
+        }
+        Some(result)
+    }
+
+    /// Takes an entry out. The caller drops it with no borrow held.
+    pub(super) fn remove(&mut self, key: SourceKey) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        if entry.wanted != Interest::None {
+            self.watched -= 1;
+        }
+        if self.by_raw.get(&entry.raw) == Some(&key) {
+            self.by_raw.remove(&entry.raw);
+        }
+        Some(entry)
+    }
+}
