@@ -9,10 +9,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 #[cfg(unix)]
 use std::os::unix::net::{UnixListener, UnixStream};
 
+#[cfg(unix)]
+use rustix::net::RecvFlags;
+#[cfg(target_os = "linux")]
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::errors::{Exception, RuntimeError};
-use crate::futures::Future;
+use crate::futures::{Future, Outcome};
 use crate::handles::Direction;
 use crate::loop_core::{LoopHandle, SCRATCH_LIMIT};
 use crate::selector::source::{Pollable, Source};
@@ -54,7 +58,7 @@ struct ReceiveInto<T> {
     buffer: Vec<u8>,
 }
 
-impl<T: 'static> Work for ReceiveInto<T>
+impl<T: Pollable + 'static> Work for ReceiveInto<T>
 where
     for<'a> &'a T: Read,
 {
@@ -67,13 +71,27 @@ where
 }
 
 /// Reads once, and notes how that went.
-fn read<T: 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
+fn read<T: Pollable + 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
 where
     for<'a> &'a T: Read,
 {
-    let received = source.get_ref().read(buffer)?;
+    let received = receive(source, buffer)?;
     note_receive(source, received);
     Ok(received)
+}
+
+/// The standard library's own sockets are asked without its detour through the C library, where
+/// each such call is a point at which a thread can be cancelled.
+fn receive<T: Pollable + 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
+where
+    for<'a> &'a T: Read,
+{
+    #[cfg(target_os = "linux")]
+    if source.is_system_socket() {
+        let (received, _) = rustix::net::recv(source.get_ref(), buffer, RecvFlags::empty())?;
+        return Ok(received);
+    }
+    source.get_ref().read(buffer)
 }
 
 /// Reads once, into memory of its own, which need not be cleared first.
@@ -81,7 +99,7 @@ where
 fn receive_in_place<T: Pollable + 'static>(source: &Source<T>, size: usize) -> io::Result<Vec<u8>> {
     let mut data = Vec::with_capacity(size);
     let spare = rustix::buffer::spare_capacity(&mut data);
-    let (received, _) = rustix::net::recv(source.get_ref(), spare, rustix::net::RecvFlags::empty())?;
+    let (received, _) = rustix::net::recv(source.get_ref(), spare, RecvFlags::empty())?;
     note_receive(source, received);
     if received < size / 2 {
         data.shrink_to_fit();
@@ -113,7 +131,7 @@ struct SendAll<T, D> {
     sent: usize,
 }
 
-impl<T: 'static, D: AsRef<[u8]> + 'static> Work for SendAll<T, D>
+impl<T: Pollable + 'static, D: AsRef<[u8]> + 'static> Work for SendAll<T, D>
 where
     for<'a> &'a T: Write,
 {
@@ -125,7 +143,7 @@ where
             if rest.is_empty() {
                 return Ok(());
             }
-            match self.source.get_ref().write(rest) {
+            match send(&self.source, rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -138,6 +156,26 @@ where
             false => Ok(()),
         }
     }
+
+    fn completed(event_loop: &LoopHandle, outcome: Outcome<()>) -> Future<()> {
+        match outcome {
+            Outcome::Result(()) => event_loop.sent(),
+            outcome => Future::with_outcome(event_loop, outcome),
+        }
+    }
+}
+
+/// Writes once.
+fn send<T: Pollable + 'static>(source: &Source<T>, data: &[u8]) -> io::Result<usize>
+where
+    for<'a> &'a T: Write,
+{
+    #[cfg(target_os = "linux")]
+    if source.is_system_socket() {
+        // A broken pipe is an error, as in the standard library, and no signal.
+        return Ok(rustix::net::send(source.get_ref(), data, SendFlags::NOSIGNAL)?);
+    }
+    source.get_ref().write(data)
 }
 
 /// A listener that [`sock_accept`](LoopHandle::sock_accept) can take clients from.
@@ -217,6 +255,20 @@ impl Work for Connect {
 }
 
 impl LoopHandle {
+    /// The future of a send that has completed at once, as most do. The loop keeps the last one, and
+    /// gives it again when it is the only one who still has it.
+    fn sent(&self) -> Future<()> {
+        let sent = &self.core.sent;
+        if let Some(last) = &*sent.borrow()
+            && last.renew(Outcome::Result(()))
+        {
+            return last.clone();
+        }
+        let future = Future::with_outcome(self, Outcome::Result(()));
+        drop(sent.replace(Some(future.clone())));
+        future
+    }
+
     /// Receives at most `max_bytes` (`loop.sock_recv`): what is there, as soon as there is
     /// anything. No bytes mean the end of the stream. One call returns at most 256 KiB.
     ///

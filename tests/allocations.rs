@@ -153,7 +153,30 @@ fn a_task_that_awaits_a_future_of_the_loop_needs_no_waker_of_its_own() {
     assert!(run <= 2, "{run} allocations");
 }
 
-/// Connected sources without a socket each: a duplicate of one socket will do for counting.
+#[cfg(unix)]
+#[test]
+fn a_send_that_completes_at_once_allocates_nothing_unless_its_future_is_kept() {
+    let event_loop = warm_loop();
+    let (left, right) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (left, _right) = (Source::new(left).unwrap(), right);
+    let send = || event_loop.sock_sendall(&left, "x");
+    let first = send();
+    assert!(first.done());
+    drop(first);
+    // Awaited, taken, or thrown away: the next one is as good as new.
+    let sends = allocations(|| {
+        send().result().unwrap();
+        send().take_result().unwrap();
+        drop(send());
+        send().take_result().unwrap();
+    });
+    assert_eq!(sends, 0);
+    let (kept, other) = (send(), send());
+    kept.take_result().unwrap();
+    assert!(kept.take_result().is_err());
+    other.take_result().unwrap();
+}
+
 #[test]
 fn a_bare_yield_allocates_nothing() {
     let event_loop = warm_loop();
@@ -170,6 +193,7 @@ fn a_bare_yield_allocates_nothing() {
     assert_eq!(yielding(MANY), yielding(2));
 }
 
+/// Connected sources without a socket each: a duplicate of one socket will do for counting.
 #[cfg(unix)]
 fn idle_sources(count: usize) -> Vec<Source<std::os::unix::net::UnixStream>> {
     let (socket, peer) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -178,6 +178,13 @@ impl<T> State<T> {
         }
     }
 
+    /// Puts another outcome in the place of one that nobody is going to read any more.
+    pub(super) fn renew(&self, outcome: Outcome<T>) {
+        self.seen.set(false);
+        let old = self.phase.replace(outcome.into());
+        drop(old);
+    }
+
     pub(crate) fn set_seen(&self) {
         self.seen.set(true);
     }

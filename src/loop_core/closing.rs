@@ -48,6 +48,7 @@ impl LoopHandle {
         }
         core.closing.set(false);
         core.scratch.take();
+        drop(core.sent.take());
         let message = match pending {
             0 => None,
             1 => Some("Task was destroyed but it is pending!".to_string()),

@@ -15,6 +15,7 @@ use super::scope::Scope;
 use super::step::Stepper;
 use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
+use crate::futures::Future;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
 use crate::raw_task::{NO_WAKER, WakerIdentity};
@@ -91,6 +92,8 @@ pub(crate) struct Core {
     /// An empty `Vec` to exchange for the inbox's.
     letters: RefCell<Vec<Letter>>,
     pub(super) scratch: RefCell<Vec<u8>>,
+    /// What a send that completes at once was given, to be given again: see `LoopHandle::sent`.
+    pub(crate) sent: RefCell<Option<Future<()>>>,
 }
 
 impl Core {
@@ -126,6 +129,7 @@ impl Core {
             poll_bound: PollBound::new(),
             letters: RefCell::default(),
             scratch: RefCell::default(),
+            sent: RefCell::default(),
         }
     }
 

@@ -24,6 +24,11 @@ use crate::selector::{Operation, OperationId, Turn};
 pub(super) trait Work: 'static {
     type Output: 'static;
     fn attempt(&mut self, event_loop: &LoopHandle) -> io::Result<Self::Output>;
+
+    /// The future of one that has completed at once.
+    fn completed(event_loop: &LoopHandle, outcome: Outcome<Self::Output>) -> Future<Self::Output> {
+        Future::with_outcome(event_loop, outcome)
+    }
 }
 
 /// When an operation tries its call without having waited for readiness.
@@ -243,7 +248,7 @@ impl LoopHandle {
             && self.core.may_complete_at_once()
             && let Some(outcome) = attempt(&mut work, self)
         {
-            return Future::with_outcome(self, outcome.into());
+            return W::completed(self, outcome.into());
         }
         let pending = Rc::new(Pending {
             state: State::pending(self.clone(), Kind::Operation),
