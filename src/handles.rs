@@ -26,6 +26,21 @@ pub(crate) fn boxed(callback: impl FnOnce() + 'static) -> Callback {
     }
 }
 
+/// The same for one that another thread has made.
+pub(crate) fn boxed_to_send(callback: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
+    let mut callback = Some(callback);
+    if let Some(ready_made) =
+        (&mut callback as &mut dyn Any).downcast_mut::<Option<Box<dyn FnOnce() + Send>>>()
+        && let Some(ready_made) = ready_made.take()
+    {
+        return ready_made;
+    }
+    match callback {
+        Some(callback) => Box::new(callback),
+        None => Box::new(|| ()),
+    }
+}
+
 slotmap::new_key_type! {
     /// Names a timer; a key that is used up never hits a later timer.
     pub(crate) struct TimerKey;
@@ -224,5 +239,14 @@ mod tests {
         assert_eq!(&raw const *same as *const (), address);
         same();
         assert!(ran.get());
+
+        let callback: Box<dyn FnOnce() + Send> = Box::new({
+            let number = std::hint::black_box(7);
+            move || {
+                std::hint::black_box(number);
+            }
+        });
+        let address = &raw const *callback as *const ();
+        assert_eq!(&raw const *boxed_to_send(callback) as *const (), address);
     }
 }

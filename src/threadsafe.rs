@@ -14,7 +14,7 @@ use std::task::{Wake, Waker};
 use slotmap::{Key, KeyData};
 
 use crate::errors::RuntimeError;
-use crate::handles::{Callback, OwnedKey, boxed};
+use crate::handles::{Callback, OwnedKey, boxed, boxed_to_send};
 use crate::selector::poller::Notifier;
 
 /// What other threads send.
@@ -210,7 +210,7 @@ impl ThreadsafeHandle {
             return Ok(());
         }
         self.inbox
-            .post(Letter::Callback(Box::new(callback)))
+            .post(Letter::Callback(boxed_to_send(callback)))
             .map_err(|_| RuntimeError::LoopClosed)
     }
 

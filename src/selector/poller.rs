@@ -1,9 +1,9 @@
 //! Waiting for the operating system: `polling`, and on Linux its epoll descriptor directly.
 //!
 //! `Poller::wait` makes five system calls on Linux, of which one waits. Waiting on the epoll
-//! descriptor that `polling` fills costs the one; what is lost is its timer, which is replaced by
-//! a timerfd of our own that is set only when an earlier deadline comes up. `polling` keeps the
-//! registrations, the notification of other threads, and all the other systems.
+//! descriptor that `polling` fills costs the one. What is lost is replaced by our own: its timer by
+//! a timerfd that is set only when an earlier deadline comes up, its notification by an eventfd
+//! that never has to be read. `polling` keeps the registrations, and all the other systems.
 
 // Registering a bare descriptor is unsafe in `polling`, and so is naming one to change it.
 #![allow(unsafe_code)]
@@ -79,20 +79,29 @@ pub(crate) type Report = (usize, Interest);
 
 /// Ends the current or the next wait, from any thread.
 #[derive(Clone)]
-pub(crate) struct Notifier(Arc<polling::Poller>);
+pub(crate) enum Notifier {
+    #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+    Direct(direct::Notifier),
+    Polling(Arc<polling::Poller>),
+}
 
 impl Notifier {
     pub(crate) fn notify(&self) {
+        let notified = match self {
+            #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+            Notifier::Direct(direct) => direct.notify(),
+            Notifier::Polling(poller) => poller.notify(),
+        };
         // It can only fail when the system refuses a write to its own descriptor; the mail is in
         // the inbox in any case, and the next tick finds it there.
-        if let Err(error) = self.0.notify() {
+        if let Err(error) = notified {
             log::error!(target: "miniloop", "the loop could not be woken: {error}");
         }
     }
 }
 
 pub(crate) struct Poller {
-    // The timer is in the set of `poller`: it goes first.
+    // Its descriptors are in the set of `poller`: it goes first.
     #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
     direct: Option<direct::Direct>,
     poller: Arc<polling::Poller>,
@@ -125,7 +134,11 @@ impl Poller {
     }
 
     pub(crate) fn notifier(&self) -> Notifier {
-        Notifier(self.poller.clone())
+        #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+        if let Some(direct) = &self.direct {
+            return Notifier::Direct(direct.notifier());
+        }
+        Notifier::Polling(self.poller.clone())
     }
 
     pub(crate) fn add(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
@@ -172,12 +185,9 @@ impl Poller {
     ) -> io::Result<()> {
         #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &mut self.direct {
-            if direct.wait(&self.poller, timeout)? == direct::Woken::ByEvents {
-                direct.reports().for_each(report);
-                return Ok(());
-            }
-            // Another thread notified: `polling` resets that itself, and reports all over again.
-            return self.wait_by_polling(Some(Duration::ZERO), &mut report);
+            direct.wait(&self.poller, timeout)?;
+            direct.reports().for_each(report);
+            return Ok(());
         }
         self.wait_by_polling(timeout, &mut report)
     }
@@ -247,6 +257,7 @@ mod direct {
     use polling::PollMode;
     use rustix::buffer::spare_capacity;
     use rustix::event::epoll::{self, EventFlags};
+    use rustix::event::{EventfdFlags, eventfd};
     use rustix::io::Errno;
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -255,51 +266,65 @@ mod direct {
 
     use super::{EVENTS_PER_WAIT, Interest, Report};
 
-    /// The key under which `polling` reports a notification.
-    const NOTIFIED: u64 = usize::MAX as u64;
+    /// (`polling` has the last key for its own notification, which nobody sends here.)
     const TIMER: usize = usize::MAX - 1;
+    const NOTIFIED: usize = usize::MAX - 2;
 
     /// A wait is cut at a day (as asyncio's): an early return only leads to another wait.
     const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-    #[derive(PartialEq, Eq)]
-    pub(super) enum Woken {
-        ByEvents,
-        ByNotification,
+    #[derive(Clone)]
+    pub(crate) struct Notifier(Arc<OwnedFd>);
+
+    impl Notifier {
+        pub(super) fn notify(&self) -> io::Result<()> {
+            rustix::io::write(&self.0, &1u64.to_ne_bytes())?;
+            Ok(())
+        }
     }
 
     pub(super) struct Direct {
         poller: Arc<polling::Poller>,
         found: Vec<epoll::Event>,
+        event: Arc<OwnedFd>,
         timer: OwnedFd,
         /// When the timer will fire; `None` when it is not set.
         set_to: Option<Instant>,
     }
 
     impl Direct {
-        /// `None` where the system has no timerfd to give: then `polling` waits.
+        /// `None` where the system has no timerfd or eventfd to give: then `polling` waits.
         pub(super) fn new(poller: &Arc<polling::Poller>) -> Option<Direct> {
             let timer = timerfd_create(
                 TimerfdClockId::Monotonic,
                 TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
             )
             .ok()?;
-            // Edge mode: it is reported once each time it fires, and never has to be read.
-            // SAFETY: the timer stays open until `drop` below has deleted it from the set.
-            unsafe { poller.add_with_mode(&timer, polling::Event::readable(TIMER), PollMode::Edge) }.ok()?;
-            Some(Direct {
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            let direct = Direct {
                 poller: poller.clone(),
                 found: Vec::with_capacity(EVENTS_PER_WAIT),
+                event: Arc::new(event),
                 timer,
                 set_to: None,
-            })
+            };
+            direct.add(&direct.timer, TIMER).ok()?;
+            direct.add(&direct.event, NOTIFIED).ok()?;
+            Some(direct)
         }
 
-        pub(super) fn wait(
-            &mut self,
-            poller: &polling::Poller,
-            timeout: Option<Duration>,
-        ) -> io::Result<Woken> {
+        /// Edge mode: it is reported once each time it fires, and never has to be read.
+        fn add(&self, descriptor: &OwnedFd, key: usize) -> io::Result<()> {
+            let event = polling::Event::readable(key);
+            // SAFETY: both descriptors stay open until `drop` below has deleted them from the set.
+            unsafe { self.poller.add_with_mode(descriptor, event, PollMode::Edge) }
+        }
+
+        pub(super) fn notifier(&self) -> Notifier {
+            Notifier(self.event.clone())
+        }
+
+        pub(super) fn wait(&mut self, poller: &polling::Poller, timeout: Option<Duration>) -> io::Result<()> {
             let zero = Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
@@ -320,15 +345,10 @@ mod direct {
                     Err(error) => return Err(error.into()),
                 }
             }
-            let mut woken = Woken::ByEvents;
-            for event in &self.found {
-                match event.data.u64() {
-                    NOTIFIED => woken = Woken::ByNotification,
-                    key if key == TIMER as u64 => self.set_to = None,
-                    _ => {}
-                }
+            if self.found.iter().any(|event| event.data.u64() == TIMER as u64) {
+                self.set_to = None;
             }
-            Ok(woken)
+            Ok(())
         }
 
         /// Has the timer fire after `timeout` at the latest. One that fires earlier is left as it
@@ -360,7 +380,7 @@ mod direct {
             Ok(())
         }
 
-        /// What the last wait found, less the timer.
+        /// What the last wait found, less our own.
         pub(super) fn reports(&self) -> impl Iterator<Item = Report> {
             const READ: EventFlags = EventFlags::IN
                 .union(EventFlags::PRI)
@@ -369,7 +389,7 @@ mod direct {
             const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
             self.found.iter().filter_map(|event| {
                 let (flags, key) = (event.flags, event.data.u64());
-                let token = usize::try_from(key).ok().filter(|token| *token != TIMER)?;
+                let token = usize::try_from(key).ok().filter(|token| *token < NOTIFIED)?;
                 let ready = Interest::new(flags.intersects(READ), flags.intersects(WRITE));
                 Some((token, ready))
             })
@@ -379,6 +399,7 @@ mod direct {
     impl Drop for Direct {
         fn drop(&mut self) {
             let _ = self.poller.delete(&self.timer);
+            let _ = self.poller.delete(&*self.event);
         }
     }
 }
