@@ -96,6 +96,13 @@ pub fn serve(contestant: &str) -> Outcome<()> {
     serve(listener)
 }
 
+/// Starts a server that counts the bytes it has allocated.
+pub fn start_counted(contestant: &str) -> Outcome<ServerProcess> {
+    let mut command = this_program()?;
+    command.args(["counted server", contestant]);
+    ServerProcess::start(command)
+}
+
 /// Starts the server of a contestant.
 pub fn start(harness: &Harness, contestant: &str) -> Outcome<ServerProcess> {
     let mut command = if PYTHON_LOOPS.contains(&contestant) {

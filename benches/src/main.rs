@@ -8,6 +8,7 @@
 mod callbacks;
 mod chain;
 mod chart;
+mod counting;
 mod echo;
 mod harness;
 mod idle;
@@ -119,6 +120,10 @@ fn child(arguments: &[String]) -> Outcome<()> {
             Ok(())
         }
         ["server", contestant] => echo::serve(contestant),
+        ["counted server", contestant] => {
+            counting::start();
+            echo::serve(contestant)
+        }
         _ => Err("no such role".into()),
     }
 }

@@ -1,7 +1,7 @@
 //! Child processes: this program again, in another role.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -31,6 +31,7 @@ pub fn end(child: &mut Child) {
 /// A server in a child process, which is ended when this is dropped.
 pub struct ServerProcess {
     child: Child,
+    answers: BufReader<ChildStdout>,
     /// Not the child's if that is a tracer.
     pub pid: u32,
     pub port: u16,
@@ -39,14 +40,40 @@ pub struct ServerProcess {
 impl ServerProcess {
     /// Starts a server that prints its port and its process id in one line.
     pub fn start(mut command: Command) -> Outcome<ServerProcess> {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        match read_announcement(&mut child) {
-            Ok((port, pid)) => Ok(ServerProcess { child, pid, port }),
-            Err(error) => {
-                end(&mut child);
-                Err(error)
-            }
-        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().ok_or("no standard output")?;
+        let mut server = ServerProcess {
+            child,
+            answers: BufReader::new(stdout),
+            pid: 0,
+            port: 0,
+        };
+        (server.port, server.pid) = server.read_announcement()?;
+        Ok(server)
+    }
+
+    fn read_announcement(&mut self) -> Outcome<(u16, u32)> {
+        let line = self.read_line()?;
+        let mut words = line.split_whitespace();
+        let (port, pid) = (words.next(), words.next());
+        let no_port = || "it does not say on which port it listens";
+        Ok((
+            port.ok_or_else(no_port)?.parse()?,
+            pid.ok_or_else(no_port)?.parse()?,
+        ))
+    }
+
+    fn read_line(&mut self) -> Outcome<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// How many allocated bytes are alive in a server that counts them.
+    pub fn live_bytes(&mut self) -> Outcome<f64> {
+        let questions = self.child.stdin.as_mut().ok_or("no standard input")?;
+        questions.write_all(b"\n")?;
+        Ok(self.read_line()?.trim().parse()?)
     }
 
     /// Ends the server itself, and waits for the tracer, which ends with it.
@@ -56,19 +83,6 @@ impl ServerProcess {
         self.child.wait()?;
         Ok(())
     }
-}
-
-fn read_announcement(child: &mut Child) -> Outcome<(u16, u32)> {
-    let stdout = child.stdout.take().ok_or("no standard output")?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
-    let mut words = line.split_whitespace();
-    let (port, pid) = (words.next(), words.next());
-    let no_port = || "it does not say on which port it listens";
-    Ok((
-        port.ok_or_else(no_port)?.parse()?,
-        pid.ok_or_else(no_port)?.parse()?,
-    ))
 }
 
 impl Drop for ServerProcess {

@@ -13,6 +13,7 @@ use calloop::{EventSource, Interest, Mode, PostAction, Readiness, Token, TokenFa
 
 use super::BUFFER;
 use crate::Outcome;
+use crate::counting::apart;
 
 /// What a connection waits for next.
 #[derive(Clone, Copy, PartialEq)]
@@ -198,12 +199,13 @@ pub fn miniloop(listener: TcpListener) -> Outcome<()> {
         while let Ok(Some(stream)) = accepted(listener.get_ref())
             && let Ok(stream) = Source::new(stream)
         {
-            let client = Rc::new(MiniloopClient {
+            let client = MiniloopClient {
                 event_loop: handle.clone(),
                 stream,
                 buffer: buffer.clone(),
                 unsent: RefCell::default(),
-            });
+            };
+            let client = apart(|| Rc::new(client));
             // On an error it is closed.
             let _ = client.start_reading();
         }
