@@ -81,13 +81,12 @@ impl Selector {
 
     /// How many sources are being watched.
     pub(crate) fn watched(&self) -> usize {
-        self.table.borrow().watched
+        self.table.borrow_mut().watched()
     }
 
     /// Whether a poll would do nothing: no source is watched, and the system is to be told nothing.
     pub(crate) fn is_idle(&self) -> bool {
-        let table = self.table.borrow();
-        table.watched == 0 && table.changed.is_empty()
+        self.table.borrow().is_idle()
     }
 
     // -- sources ------------------------------------------------------------------------------
@@ -290,14 +289,16 @@ impl Selector {
     /// Tells the system of a source that it does not know, at once: if it refuses (a regular
     /// file), then whoever asked is to hear it.
     fn tell_of_new(&self, key: SourceKey) -> io::Result<()> {
-        let mut table = self.table.borrow_mut();
+        let table = &mut *self.table.borrow_mut();
         match (table.entries.get_mut(key), &*self.poller.borrow()) {
-            (Some(entry), Some(poller)) if entry.told == Interest::None && entry.wanted != Interest::None => {
-                poller.add(entry.raw, entry.wanted, token(key))?;
-                entry.told = entry.wanted;
+            (Some(entry), Some(poller)) => {
+                entry.work_out_wanted(&mut table.watched);
+                if entry.told == Interest::None && entry.wanted != Interest::None {
+                    poller.add(entry.raw, entry.wanted, token(key))?;
+                    entry.told = entry.wanted;
+                }
                 Ok(())
             }
-            (Some(_), Some(_)) => Ok(()),
             _ => Err(RuntimeError::LoopClosed.into()),
         }
     }
@@ -310,11 +311,12 @@ impl Selector {
     fn tell_changes(&self, poller: &Poller, waits: bool) -> Vec<(SourceKey, io::Error)> {
         let mut refused = Vec::new();
         let table = &mut *self.table.borrow_mut();
-        let entries = &mut table.entries;
+        let (entries, watched) = (&mut table.entries, &mut table.watched);
         table.changed.retain(|&key| {
             let Some(entry) = entries.get_mut(key) else {
                 return false;
             };
+            entry.work_out_wanted(watched);
             let differs = entry.tell_again || entry.told != entry.wanted;
             if differs && !waits && entry.is_about_to_want_again() {
                 return true;

@@ -238,6 +238,6 @@ fn an_idle_connection_costs_a_few_hundred_bytes() {
         each(with_callbacks),
         each(with_tasks)
     );
-    assert!(each(with_callbacks) <= 350, "{} bytes", each(with_callbacks));
-    assert!(each(with_tasks) <= 1000, "{} bytes", each(with_tasks));
+    assert!(each(with_callbacks) <= 150, "{} bytes", each(with_callbacks));
+    assert!(each(with_tasks) <= 650, "{} bytes", each(with_tasks));
 }

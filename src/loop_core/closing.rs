@@ -47,7 +47,9 @@ impl LoopHandle {
             }
         }
         core.closing.set(false);
-        core.scratch.take();
+        if let Ok(mut scratch) = core.scratch.try_borrow_mut() {
+            *scratch = Vec::new();
+        }
         drop(core.sent.take());
         let message = match pending {
             0 => None,

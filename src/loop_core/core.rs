@@ -311,14 +311,15 @@ impl Core {
 
     /// Lends the loop's receive buffer, of at most `size` bytes.
     pub(crate) fn with_scratch<R>(&self, size: usize, receive: impl FnOnce(&mut [u8]) -> R) -> R {
-        let mut scratch = self.scratch.take();
         let size = size.min(SCRATCH_LIMIT);
+        let Ok(mut scratch) = self.scratch.try_borrow_mut() else {
+            // It is lent: the `Read` of a user's source has come back here.
+            return receive(&mut vec![0; size]);
+        };
         if scratch.len() < size {
             scratch.resize(size, 0);
         }
-        let received = receive(&mut scratch[..size]);
-        self.scratch.replace(scratch);
-        received
+        receive(&mut scratch[..size])
     }
 }
 

@@ -56,15 +56,6 @@ impl Interest {
         }
     }
 
-    /// The same with or without this direction.
-    #[inline]
-    pub(crate) fn with(self, direction: Direction, included: bool) -> Interest {
-        match direction {
-            Direction::Read => Interest::new(included, self.includes(Direction::Write)),
-            Direction::Write => Interest::new(self.includes(Direction::Read), included),
-        }
-    }
-
     fn event(self, token: usize) -> Event {
         Event::new(
             token,

@@ -1,7 +1,7 @@
 //! `Source<T>`: something the loop can watch, kept open for as long as it does.
 
 use std::any::TypeId;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net::TcpStream;
@@ -69,7 +69,7 @@ pub struct Source<T> {
 struct Shared<T> {
     raw: Raw,
     /// The loop it belongs to, and its name there.
-    home: RefCell<Option<(Rc<Selector>, SourceKey)>>,
+    home: Cell<Option<(Rc<Selector>, SourceKey)>>,
     was_blocking: bool,
     to_be_waited_for: Cell<bool>,
     last_was_long: Cell<bool>,
@@ -113,7 +113,7 @@ impl<T: Pollable + 'static> Source<T> {
         Source {
             shared: Rc::new(Shared {
                 raw: raw_of(&io),
-                home: RefCell::new(None),
+                home: Cell::new(None),
                 was_blocking,
                 to_be_waited_for: Cell::new(false),
                 last_was_long: Cell::new(false),
@@ -137,23 +137,20 @@ impl<T: 'static> Source<T> {
     /// Its name in this loop, under which it is entered now if it was not. `replaced` is called if
     /// that took the reader or writer of another source away.
     pub(crate) fn key_in(&self, selector: &Rc<Selector>, replaced: impl FnOnce()) -> io::Result<SourceKey> {
-        let left = {
-            let mut home = self.shared.home.borrow_mut();
-            if let Some((current, key)) = &*home {
-                if Rc::ptr_eq(current, selector) && current.knows(*key) {
-                    return Ok(*key);
-                }
-                if !Rc::ptr_eq(current, selector) && current.is_watching(*key) {
-                    return Err(RuntimeError::OtherLoop.into());
-                }
+        if let Some(key) = self.known_in(selector)
+            && selector.knows(key)
+        {
+            return Ok(key);
+        }
+        if let Some((old, key)) = self.shared.home.take() {
+            if !Rc::ptr_eq(&old, selector) && old.is_watching(key) {
+                self.shared.home.set(Some((old, key)));
+                return Err(RuntimeError::OtherLoop.into());
             }
-            home.take()
-        };
-        if let Some((old, key)) = left {
             old.forget(key);
         }
         let (key, old) = selector.enter(self.shared.raw)?;
-        *self.shared.home.borrow_mut() = Some((selector.clone(), key));
+        self.shared.home.set(Some((selector.clone(), key)));
         // All is in order before anybody's code runs, which may come back here.
         let in_the_way = || {
             io::Error::new(
@@ -197,10 +194,11 @@ impl<T> Source<T> {
 
     /// Its name in this loop, if it has one.
     pub(crate) fn known_in(&self, selector: &Rc<Selector>) -> Option<SourceKey> {
-        match &*self.shared.home.borrow() {
-            Some((current, key)) if Rc::ptr_eq(current, selector) => Some(*key),
-            _ => None,
-        }
+        let home = self.shared.home.take();
+        let known = home.as_ref().filter(|(home, _)| Rc::ptr_eq(home, selector));
+        let key = known.map(|(_, key)| *key);
+        self.shared.home.set(home);
+        key
     }
 
     /// Whether the next receive had better wait for readiness than try.

@@ -23,9 +23,9 @@ pub(super) struct Table {
     /// The key whose slot has this index, which is the token that the system reports.
     pub(super) by_token: Vec<SourceKey>,
     pub(super) by_raw: HashMap<Raw, SourceKey>,
-    /// Entries whose interest has changed since the last poll.
+    /// Entries that have changed since the last poll.
     pub(super) changed: Vec<SourceKey>,
-    /// How many entries are being watched.
+    /// How many entries are being watched, but for the changes.
     pub(super) watched: usize,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Entry {
     pub(super) raw: Raw,
     /// What the system was told; it does not know a source in which there is no interest.
     pub(super) told: Interest,
-    /// What is wanted.
+    /// What is wanted, but for the changes.
     pub(super) wanted: Interest,
     pub(super) in_changed: bool,
     /// The system is to be told again: a watcher was replaced, perhaps because another socket has
@@ -76,6 +76,19 @@ impl Entry {
             Direction::Read => &mut self.read,
             Direction::Write => self.write.get_or_insert_default(),
         }
+    }
+
+    /// Works out what is wanted now, and counts it in or out of those that are watched.
+    pub(super) fn work_out_wanted(&mut self, watched: &mut usize) {
+        let wants = |direction| self.side(direction).is_some_and(Side::wants_readiness);
+        let wanted = Interest::new(wants(Direction::Read), wants(Direction::Write));
+        match (self.wanted, wanted) {
+            (Interest::None, Interest::None) => {}
+            (Interest::None, _) => *watched += 1,
+            (_, Interest::None) => *watched -= 1,
+            _ => {}
+        }
+        self.wanted = wanted;
     }
 
     /// Whether the system watches it for just what will be wanted again if the operations that were
@@ -159,8 +172,10 @@ impl Table {
         self.entries.get(key)?.side(direction)
     }
 
-    /// Changes a side, works out what is wanted of the source now, and notes it if the system must
-    /// be told. `None` if the source is not known, or nobody has waited in this direction yet.
+    /// Changes a side, and notes that what is wanted of the source is to be worked out again: at the
+    /// next poll, for mostly that changes several times between two. `None` if the source is not
+    /// known, or nobody has waited in this direction yet.
+    #[inline]
     pub(super) fn change<R>(
         &mut self,
         key: SourceKey,
@@ -168,22 +183,27 @@ impl Table {
         change: impl FnOnce(&mut Side) -> R,
     ) -> Option<R> {
         let entry = self.entries.get_mut(key)?;
-        let side = entry.side_mut(direction)?;
-        let result = change(side);
-        let wants = side.wants_readiness();
-        let wanted = entry.wanted.with(direction, wants);
-        match (entry.wanted, wanted) {
-            (Interest::None, Interest::None) => {}
-            (Interest::None, _) => self.watched += 1,
-            (_, Interest::None) => self.watched -= 1,
-            _ => {}
-        }
-        entry.wanted = wanted;
-        if (entry.tell_again || entry.told != wanted) && !entry.in_changed {
+        let result = change(entry.side_mut(direction)?);
+        if !entry.in_changed {
             entry.in_changed = true;
             self.changed.push(key);
         }
         Some(result)
+    }
+
+    /// How many entries are being watched.
+    pub(super) fn watched(&mut self) -> usize {
+        for key in &self.changed {
+            if let Some(entry) = self.entries.get_mut(*key) {
+                entry.work_out_wanted(&mut self.watched);
+            }
+        }
+        self.watched
+    }
+
+    /// Whether no entry is being watched, and the system is to be told nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.watched == 0 && self.changed.is_empty()
     }
 
     /// Takes an entry out. The caller drops it with no borrow held.

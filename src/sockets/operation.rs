@@ -40,6 +40,7 @@ pub(super) enum TryFirst {
 }
 
 /// Makes the call, once; `None` if it would block.
+#[inline]
 fn attempt<W: Work>(work: &mut W, event_loop: &LoopHandle) -> Option<Result<W::Output>> {
     loop {
         // `Read` and `Write` may be the user's own.
