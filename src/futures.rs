@@ -345,7 +345,7 @@ impl<T: 'static> Future<T> {
             }
         }
         if state.kind == Kind::Yield && !state.done() {
-            self.yield_with(cx.waker());
+            self.yield_with(state, cx.waker(), place);
             return Poll::Pending;
         }
         if !state.done() && self.register(state, cx.waker(), place) {
@@ -374,16 +374,20 @@ impl<T: 'static> Future<T> {
     }
 
     /// A yield suspends for one turn: whoever polls it is woken at once.
-    fn yield_with(&self, waker: &Waker) {
+    fn yield_with(&self, state: &State<T>, waker: &Waker, place: Awaiting) {
         self.registration.set(YIELDED);
-        let event_loop = &self.cell.state().event_loop;
+        let event_loop = &state.event_loop;
         if step_is_interrupted()
             && let Some(error) = event_loop.core.take_again()
         {
             event_loop.cancel_for(None, vec![self.cell.clone()], &error);
         }
         self.cell.clone().waited_for();
-        event_loop.guard("Exception in a waker", || yield_step(waker));
+        match place {
+            Awaiting::InTask => yield_step(waker),
+            // Not ours: it may do anything.
+            _ => event_loop.guard("Exception in a waker", || yield_step(waker)),
+        }
     }
 
     /// Has whoever polls it told when it is done. False if it is done meanwhile.

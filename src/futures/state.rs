@@ -388,16 +388,18 @@ pub(super) fn finish_with<T: 'static>(
         return Err(InvalidStateError::AlreadyDone);
     }
     let before = std::mem::replace(&mut *state.phase.borrow_mut(), outcome());
-    if let Phase::Pending(waiters) = before {
+    if let Phase::Pending(waiters) = before
+        && (!waiters.is_empty() || state.kind == Kind::Operation)
+    {
         tell(cell, state, waiters);
     }
     Ok(())
 }
 
-/// Tells those who wait that it is done.
+/// Tells those who wait that it is done, and the cell if it is an operation.
 fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, waiters: Few<Waiter<T>>) {
-    if state.is_operation() {
-        cell.clone().release();
+    if state.kind == Kind::Operation {
+        cell.release();
     }
     waiters.for_each(|waiter| match waiter {
         Waiter::Task(key, task) => state
