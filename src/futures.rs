@@ -18,7 +18,7 @@ use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
 use crate::handles::Cancel;
 use crate::loop_core::part::step_is_interrupted;
-use crate::loop_core::{Awaiting, LoopHandle, yield_step};
+use crate::loop_core::{Awaiting, LoopHandle};
 use state::finish_with;
 use state::{DoneCallback, Phase, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish, finish_with_result};
@@ -384,9 +384,9 @@ impl<T: 'static> Future<T> {
         }
         self.cell.clone().waited_for();
         match place {
-            Awaiting::InTask => yield_step(waker),
+            Awaiting::InTask => waker.wake_by_ref(),
             // Not ours: it may do anything.
-            _ => event_loop.guard("Exception in a waker", || yield_step(waker)),
+            _ => event_loop.guard("Exception in a waker", || waker.wake_by_ref()),
         }
     }
 

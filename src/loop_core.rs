@@ -31,7 +31,7 @@ use crate::hooks::ExceptionContext;
 use crate::ready::{Entry, Lane};
 use crate::selector::Selector;
 use crate::threadsafe::ThreadsafeHandle;
-pub(crate) use awaiting::{Awaiting, take_cancellation, yield_step};
+pub(crate) use awaiting::{Awaiting, take_cancellation};
 pub(crate) use core::{Core, Kept, SCRATCH_LIMIT};
 use running::a_loop_is_running;
 pub use running::get_running_loop;

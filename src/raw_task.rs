@@ -125,15 +125,16 @@ pub(crate) fn identity(waker: &Waker) -> WakerIdentity {
 /// is `Sync`, and cloning and waking look at nothing else.
 pub(crate) struct Lent<'a> {
     inbox: &'a Arc<Inbox>,
-    woken: AtomicBool,
+    /// Set when it is woken.
+    woken: &'a AtomicBool,
     cloned: OnceLock<Arc<RemoteWaker>>,
 }
 
 impl<'a> Lent<'a> {
-    pub(crate) fn new(inbox: &'a Arc<Inbox>) -> Lent<'a> {
+    pub(crate) fn new(inbox: &'a Arc<Inbox>, woken: &'a AtomicBool) -> Lent<'a> {
         Lent {
             inbox,
-            woken: AtomicBool::new(false),
+            woken,
             cloned: OnceLock::new(),
         }
     }
@@ -155,12 +156,6 @@ impl<'a> Lent<'a> {
         poll(&waker)
     }
 
-    /// Whether it was woken during the poll.
-    #[inline]
-    pub(crate) fn was_woken(&self) -> bool {
-        self.woken.load(Ordering::Acquire)
-    }
-
     /// What the clones of the waker share, if it was cloned.
     #[inline]
     pub(crate) fn cloned(&self) -> Option<&Arc<RemoteWaker>> {
@@ -173,7 +168,7 @@ static LENT: RawWakerVTable = RawWakerVTable::new(clone_lent, wake_lent, wake_le
 /// # Safety
 /// `data` points to a `Lent` that is alive.
 unsafe fn clone_lent(data: *const ()) -> RawWaker {
-    // SAFETY: the caller's promise. A `Lent` is `Sync`: `&Arc<Inbox>`, an atomic, a `OnceLock`.
+    // SAFETY: the caller's promise. A `Lent` is `Sync`: `&Arc<Inbox>`, `&AtomicBool`, a `OnceLock`.
     let lent = unsafe { &*data.cast::<Lent<'_>>() };
     let remote = lent.cloned.get_or_init(|| RemoteWaker::new(lent.inbox));
     let waker = ManuallyDrop::new(remote.waker());
@@ -202,14 +197,15 @@ mod tests {
     #[test]
     fn a_lent_waker_is_safe_to_use_from_a_scoped_thread() {
         let inbox = Inbox::new(u64::MAX, None);
-        let lent = Lent::new(&inbox);
+        let woken = AtomicBool::new(false);
+        let lent = Lent::new(&inbox, &woken);
         let clone = lent.lend(|waker| {
             std::thread::scope(|scope| {
                 scope.spawn(|| waker.wake_by_ref());
                 scope.spawn(|| waker.clone()).join().unwrap()
             })
         });
-        assert!(lent.was_woken());
+        assert!(woken.load(Ordering::Acquire));
         let shared = lent.cloned().unwrap().clone();
         drop(lent);
         assert!(clone.will_wake(&shared.waker()));

@@ -10,9 +10,7 @@ use std::time::Duration;
 use crate::errors::{CancelledError, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish, finish_with_result};
 use crate::handles::{Cancel, TimerHandle};
-use crate::loop_core::{
-    Kept, LoopHandle, get_running_loop, take_cancellation, with_running_loop, yield_step,
-};
+use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation, with_running_loop};
 use crate::ready::Runnable;
 
 struct Sleep {
@@ -257,7 +255,7 @@ impl StdFuture for YieldNow {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.yielded {
             self.yielded = true;
-            yield_step(cx.waker());
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         Poll::Ready(match take_cancellation() {

@@ -238,6 +238,16 @@ fn an_idle_connection_costs_a_few_hundred_bytes() {
         each(with_callbacks),
         each(with_tasks)
     );
-    assert!(each(with_callbacks) <= 150, "{} bytes", each(with_callbacks));
-    assert!(each(with_tasks) <= 650, "{} bytes", each(with_tasks));
+    // `polling` keeps a list of its own where the system does not.
+    let theirs = if cfg!(all(target_os = "linux", not(polling_test_poll_backend))) {
+        0
+    } else {
+        200
+    };
+    assert!(
+        each(with_callbacks) <= 150 + theirs,
+        "{} bytes",
+        each(with_callbacks)
+    );
+    assert!(each(with_tasks) <= 650 + theirs, "{} bytes", each(with_tasks));
 }

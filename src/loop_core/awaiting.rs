@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use super::core::Core;
-use super::part::{Flag, step_is_interrupted};
+use super::part::step_is_interrupted;
 use super::running::with_running_loop;
 use super::step::Stepper;
 use crate::errors::CancelledError;
@@ -98,26 +98,6 @@ pub(crate) fn take_cancellation() -> Option<CancelledError> {
     } else {
         None
     }
-}
-
-/// Wakes whoever is polled with this waker, at once: it yields.
-#[inline]
-pub(crate) fn yield_step(waker: &Waker) {
-    if step_is_interrupted() {
-        mark_woken(waker);
-    }
-    waker.wake_by_ref();
-}
-
-/// A scope that has something to deliver is to know of the wake before the step is over.
-fn mark_woken(waker: &Waker) {
-    with_running_loop(|running| {
-        if running.core.awaiting(waker) == Awaiting::InTask
-            && let Some(task) = running.core.stepping()
-        {
-            task.part().set(Flag::WokenInStep, true);
-        }
-    });
 }
 
 fn take_cancellation_of_step() -> Option<CancelledError> {

@@ -78,7 +78,7 @@ impl LoopHandle {
         if !part.is(Flag::MustCancel) {
             return true;
         }
-        let woken = part.is(Flag::WokenInStep);
+        let woken = part.was_woken_in_step();
         if self.cancel_waits(task, &part.cancellation()) {
             // What has woken it already may be polled first: then that await delivers it.
             part.set(Flag::MustCancel, woken);

@@ -9,6 +9,7 @@ mod waits;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{self, Arc};
 
 use slotmap::Key;
@@ -59,6 +60,9 @@ pub(crate) struct TaskPart {
     pub(crate) steps: Cell<u32>,
     flags: [Cell<u8>; 2],
     pub(crate) phase: Cell<Phase>,
+    /// It was woken while it was being stepped. The waker that is lent to the step sets this, and a
+    /// `&Waker` can reach another thread.
+    woken_in_step: AtomicBool,
 }
 
 #[derive(Default)]
@@ -80,6 +84,7 @@ impl TaskPart {
     pub(crate) fn new(number: u64) -> TaskPart {
         TaskPart {
             phase: Cell::new(Phase::New),
+            woken_in_step: AtomicBool::new(false),
             flags: [Cell::new(0), Cell::new(0)],
             steps: Cell::new(0),
             cancel_requests: Cell::new(0),
@@ -135,11 +140,31 @@ impl TaskPart {
         match self.phase.get() {
             Phase::Done => false,
             Phase::Stepping => {
-                self.set(Flag::WokenInStep, true);
+                self.woken_in_step.store(true, Ordering::Release);
                 false
             }
             Phase::New | Phase::Suspended => self.is_to_be_scheduled(),
         }
+    }
+
+    /// What the waker of its steps sets.
+    pub(super) fn woken_in_step(&self) -> &AtomicBool {
+        &self.woken_in_step
+    }
+
+    pub(super) fn was_woken_in_step(&self) -> bool {
+        self.woken_in_step.load(Ordering::Acquire)
+    }
+
+    /// The step is over: whether it was woken meanwhile.
+    #[inline]
+    pub(super) fn take_woken_in_step(&self) -> bool {
+        let was_woken = self.was_woken_in_step();
+        if was_woken {
+            // No waker is lent any more: nobody sets it in between.
+            self.woken_in_step.store(false, Ordering::Relaxed);
+        }
+        was_woken
     }
 
     /// True if there is no step in the ready queue; then the caller is to put one there.

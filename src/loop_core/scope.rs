@@ -246,7 +246,7 @@ impl Scope {
         if !self.pending.get() {
             return true;
         }
-        let woken = place.task.part().is(Flag::WokenInStep);
+        let woken = place.task.part().was_woken_in_step();
         let error = self.error.borrow().clone().unwrap_or_default();
         if place.event_loop.cancel_some(&place.task, Some(self), &error) {
             // What has woken it already may be polled first: then that await delivers it.

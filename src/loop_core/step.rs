@@ -101,14 +101,11 @@ impl LoopHandle {
             let waker = remote.waker();
             self.poll_task(&task, part, &waker, identity(&waker))
         } else {
-            let lent = Lent::new(&core.inbox);
+            let lent = Lent::new(&core.inbox, part.woken_in_step());
             let suspended = lent.lend(|waker| self.poll_task(&task, part, waker, lent.identity()));
             if let Some(remote) = lent.cloned() {
                 remote.set_key(part.key.get());
                 part.set_remote(remote);
-            }
-            if lent.was_woken() {
-                part.set(Flag::WokenInStep, true);
             }
             suspended
         };
@@ -124,7 +121,7 @@ impl LoopHandle {
         if waited {
             part.tell_waits_of_step();
         }
-        if part.take(Flag::WokenInStep) && part.is_to_be_scheduled() {
+        if part.take_woken_in_step() && part.is_to_be_scheduled() {
             core.schedule_step(task);
         }
     }

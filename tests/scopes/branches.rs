@@ -1,15 +1,17 @@
 //! Scopes in branches of one task: each is interrupted alone.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, join, select, select_biased};
 
-use miniloop::{CancelScope, Result, create_task};
+use miniloop::{CancelScope, Result, create_task, yield_now};
 
-use crate::common::{outcome, yields};
+use crate::common::{outcome, word, yields};
 use crate::play::{nap, noted_nap, now, play, requests, this_loop};
 use crate::{cancel_after, push_end};
 
@@ -361,4 +363,89 @@ fn a_body_moved_to_another_task_in_the_middle_does_not_hang() {
         Ok(())
     });
     assert!(ended.get());
+}
+
+/// What yields for one turn: of the loop, without a future of the loop, and something foreign.
+async fn yielding(kind: usize) -> Result<()> {
+    match kind {
+        0 => nap(0).await,
+        1 => yield_now().await,
+        _ => {
+            let mut yielded = false;
+            poll_fn(|cx| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(Ok(()));
+                }
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await
+        }
+    }
+}
+
+#[test]
+fn a_scope_cancelled_just_after_a_branch_has_yielded_is_interrupted_all_the_same() {
+    for kind in 0..3 {
+        let lines = play(|trace| async move {
+            let scope = CancelScope::new();
+            let never = this_loop().create_future::<()>();
+            let ended = scope
+                .run(async {
+                    let mut first = pin!(yielding(kind).fuse());
+                    let mut second = pin!(
+                        async {
+                            scope.cancel();
+                            never.await
+                        }
+                        .fuse()
+                    );
+                    select_biased! {
+                        ended = first => ended?,
+                        ended = second => ended?,
+                    }
+                    noted_nap(&trace, "body", 60).await
+                })
+                .await;
+            push_end(&trace, &ended);
+            Ok(())
+        });
+        let expected: &[&str] = match kind {
+            // Something foreign does not deliver it: the next await does.
+            2 => &["body:cancelled@0", "None@0 requests:0"],
+            _ => &["None@0 requests:0"],
+        };
+        assert_eq!(lines, expected, "kind {kind}");
+    }
+}
+
+#[test]
+fn a_branch_that_has_yielded_cleans_up_when_the_one_beside_it_cancels_the_scope() {
+    for kind in 0..2 {
+        let lines = play(|trace| async move {
+            let scope = CancelScope::new();
+            let ended = scope
+                .run(async {
+                    let yielded = async {
+                        let yielded = yielding(kind).await;
+                        let how = yielded.as_ref().map_or_else(word, |()| "slept".into());
+                        trace.push(format!("yield:{how}"));
+                        noted_nap(&trace, "clean-up", 1).await?;
+                        yielded
+                    };
+                    let (yielded, ()) = join!(yielded, async {
+                        scope.cancel();
+                    });
+                    yielded
+                })
+                .await;
+            push_end(&trace, &ended);
+            Ok(())
+        });
+        assert_eq!(
+            lines,
+            ["yield:cancelled", "clean-up:slept@1", "None@1 requests:0"],
+            "kind {kind}"
+        );
+    }
 }

@@ -10,20 +10,18 @@ use super::TaskPart;
 pub(crate) enum Flag {
     /// A step is in the ready queue.
     Scheduled = 1,
-    /// It was woken while it was being stepped.
-    WokenInStep = 1 << 1,
     /// A cancellation that no await has delivered yet.
-    MustCancel = 1 << 2,
+    MustCancel = 1 << 1,
     /// A cancellation was passed on to what the task waits for, and has not come back yet.
-    PassedOn = 1 << 3,
+    PassedOn = 1 << 2,
     /// A cancellation that was delivered is to be delivered once more, at the next await that begins.
-    Again = 1 << 4,
+    Again = 1 << 3,
     /// A scope around some of its awaits is cancelled.
-    ScopeCancelled = 1 << 5,
+    ScopeCancelled = 1 << 4,
     /// `waits` is not empty.
-    Waits = 1 << 6,
+    Waits = 1 << 5,
     /// There is an `Extra`.
-    Extra = 1 << 7,
+    Extra = 1 << 6,
     // Those of a second byte. (Two bytes and not a word: to read a word of which a byte was written
     // just now takes as long as a dozen instructions.)
     /// Nothing can deliver the cancellation: the next step drops the coroutine instead.
