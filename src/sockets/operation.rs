@@ -2,10 +2,11 @@
 //!
 //! It tries its call first: a send when it is made, a receive or an accept when it is first
 //! awaited, so that nothing is taken from the system for one that is dropped in a `select!`. (Not a
-//! receive from a socket that has just brought something.) If the call would block, the operation waits for the source to be ready. Then, if a task awaits it
-//! and nobody else, the task is woken and its own step makes the call: so nothing is received for
-//! a task that is cancelled in between, and the bytes stay warm. (If that step turns to something
-//! else, the call is made right after it.) Otherwise the call is made at once.
+//! receive from a socket that has just brought something.) If the call would block, the operation
+//! waits for the source to be ready. Then, if a task awaits it and nobody else, the task is woken
+//! and its own step makes the call: so nothing is received for a task that is cancelled in between,
+//! and the bytes stay warm. (If that step turns to something else, the call is made right after
+//! it.) Otherwise the call is made at once.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
