@@ -2,23 +2,21 @@
 //!
 //! What a future is made of is a [`FutureCell`]: a plain one, a task with its coroutine, or an
 //! operation with its work. They share [`State`] (in `state.rs`), and differ in what `cancel` and
-//! an await mean.
+//! an await mean. How one is awaited is in `awaits.rs`.
 
+mod awaits;
 mod state;
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
-use std::future::Future as StdFuture;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
 use crate::handles::Cancel;
-use crate::loop_core::part::step_is_interrupted;
-use crate::loop_core::{Awaiting, LoopHandle};
+use crate::loop_core::LoopHandle;
+pub use awaits::Take;
 use state::finish_with;
 use state::{DoneCallback, Phase, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish, finish_with_result};
@@ -46,9 +44,6 @@ impl<T: 'static> Cancel for PlainCell<T> {
         self.state.has_waiter(registration)
     }
 }
-
-/// Says of a handle of a [`Kind::Yield`] that it has suspended: it is no key of a registration.
-const YIELDED: usize = usize::MAX;
 
 /// Names a done callback, for [`Future::remove_done_callback`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -308,149 +303,6 @@ impl<T: 'static> Future<T> {
     pub fn take(self) -> Take<T> {
         Take { future: self }
     }
-
-    /// Polls, and reads the outcome with `read` once there is one.
-    fn poll_with(
-        &self,
-        cx: &mut Context<'_>,
-        read: impl FnOnce(&State<T>, bool) -> Result<T>,
-    ) -> Poll<Result<T>> {
-        let state = self.state_now();
-        let core = &state.event_loop.core;
-        let place = core.awaiting(cx.waker());
-        let interrupted = step_is_interrupted();
-        let was_registered = self.registration.get() != 0;
-        if state.kind == Kind::Task
-            && place == Awaiting::InTask
-            && core.stepping_at() == Rc::as_ptr(&self.cell).cast()
-        {
-            return Poll::Ready(Err(RuntimeError::AwaitsItself.into()));
-        }
-        // The await that was waiting gets it; one that did not suspend never does.
-        if was_registered
-            && interrupted
-            && let Some(error) = core.take_cancellation()
-        {
-            return Poll::Ready(Err(self.interrupted_by(error).into()));
-        }
-        if !state.done() {
-            if place == Awaiting::Elsewhere && state.event_loop.another_is_stepping() {
-                return Poll::Ready(Err(RuntimeError::OtherLoop.into()));
-            }
-            if was_registered {
-                self.end_registration();
-            }
-            if state.kind == Kind::Operation {
-                self.cell.clone().polled();
-            }
-        }
-        if state.kind == Kind::Yield && !state.done() {
-            self.yield_with(state, cx.waker(), place);
-            return Poll::Pending;
-        }
-        if !state.done() && self.register(state, cx.waker(), place) {
-            if interrupted
-                && !was_registered
-                && let Some(error) = core.take_again()
-            {
-                state.event_loop.cancel_for(None, vec![self.cell.clone()], &error);
-            }
-            if state.is_operation() {
-                self.cell.clone().waited_for();
-            }
-            return Poll::Pending;
-        }
-        self.registration.set(0);
-        let arrived_for = if interrupted && was_registered {
-            core.resumed()
-        } else {
-            None
-        };
-        let result = read(state, Rc::strong_count(&self.cell) == 1);
-        Poll::Ready(match arrived_for {
-            Some(task) => result.map_err(|error| arrived(error, task)),
-            None => result,
-        })
-    }
-
-    /// A yield suspends for one turn: whoever polls it is woken at once.
-    fn yield_with(&self, state: &State<T>, waker: &Waker, place: Awaiting) {
-        self.registration.set(YIELDED);
-        let event_loop = &state.event_loop;
-        if step_is_interrupted()
-            && let Some(error) = event_loop.core.take_again()
-        {
-            event_loop.cancel_for(None, vec![self.cell.clone()], &error);
-        }
-        self.cell.clone().waited_for();
-        match place {
-            Awaiting::InTask => waker.wake_by_ref(),
-            // Not ours: it may do anything.
-            _ => event_loop.guard("Exception in a waker", || waker.wake_by_ref()),
-        }
-    }
-
-    /// Has whoever polls it told when it is done. False if it is done meanwhile.
-    #[inline]
-    fn register(&self, state: &State<T>, waker: &Waker, place: Awaiting) -> bool {
-        let core = &state.event_loop.core;
-        match core.stepping() {
-            Some(task) if place == Awaiting::InTask => {
-                let key = state.new_key();
-                self.registration.set(key as usize);
-                task.part().wait_for(self.cell.clone(), key, core.scope());
-                state.add_task(key, task);
-            }
-            around => {
-                let waker = waker.clone();
-                // Cloning a waker may run anybody's code.
-                if state.done() {
-                    return false;
-                }
-                let key = state.new_key();
-                self.registration.set(key as usize);
-                state.add_waiter(Waiter::Waker(key, waker));
-                if let Some(around) = around {
-                    let cell: Rc<dyn Cancel> = self.cell.clone();
-                    around
-                        .part()
-                        .wait_by_waker(Rc::downgrade(&cell), key, core.scope());
-                }
-            }
-        }
-        true
-    }
-
-    /// An await that was waiting ends with a cancellation, whatever has become of the future.
-    #[cold]
-    fn interrupted_by(&self, error: CancelledError) -> CancelledError {
-        // What it had come to meanwhile stays in it; if that is a failure, it is reported.
-        let error = match self.cell.state().cancellation() {
-            Some(arriving) => error.behind(&arriving),
-            None => error,
-        };
-        self.leave();
-        error
-    }
-}
-
-/// A request that this task had passed on to a task, and that has come back, is its own again.
-fn arrived(exception: Exception, task: u64) -> Exception {
-    match exception.downcast_ref::<CancelledError>() {
-        Some(error) if !error.is_of_task(task) => error.clone().of_task(task).into(),
-        _ => exception,
-    }
-}
-
-impl<T: Clone + 'static> StdFuture for Future<T> {
-    type Output = Result<T>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        self.poll_with(cx, |state, is_last_handle| match is_last_handle {
-            true => state.take_result(),
-            false => state.copy_result(),
-        })
-    }
 }
 
 impl<T> Clone for Future<T> {
@@ -477,25 +329,6 @@ impl<T> fmt::Debug for Future<T> {
         f.debug_struct(state.kind.name())
             .field("state", &outcome)
             .finish_non_exhaustive()
-    }
-}
-
-/// The awaitable that [`Future::take`] makes.
-pub struct Take<T> {
-    pub(crate) future: Future<T>,
-}
-
-impl<T: 'static> StdFuture for Take<T> {
-    type Output = Result<T>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        self.future.poll_with(cx, |state, _| state.take_result())
-    }
-}
-
-impl<T> fmt::Debug for Take<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Take").field(&self.future).finish()
     }
 }
 
