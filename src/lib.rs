@@ -155,9 +155,9 @@
 //! | `stop`, `is_running`, `is_closed` | the same on [`LoopHandle`] | `loop_core.rs` |
 //! | `time.monotonic`, `FakeClock` | [`MonotonicClock`], [`FakeClock`], [`Clock`] | `clock.rs` |
 //! | `Future`, `create_future` | [`Future<T>`], [`create_future`](LoopHandle::create_future) | `futures.rs` |
-//! | `__await__` | `impl std::future::Future for Future<T>` | `futures.rs` |
+//! | `__await__` | `impl std::future::Future for Future<T>` | `futures/awaits.rs` |
 //! | `Task`, `create_task` | [`Task<T>`], [`create_task`](LoopHandle::create_task) | `tasks.rs` |
-//! | `Task._step`, `Task._wakeup` | `Runnable::run` and `Runnable::wake` of a task | `tasks/stepping.rs` |
+//! | `Task._step`, `Task._wakeup` | `LoopHandle::step` and `LoopHandle::wake_task` | `loop_core/step.rs` |
 //! | a coroutine object, `send`, `throw` | an `async` block, its `poll`, an await that yields `Err` | `raw_task.rs` |
 //! | `raise`, `except E as e` | `return Err(..)` or `?`, [`Exception::downcast_ref`] | `errors.rs` |
 //! | `CancelledError`, `InvalidStateError`, `RuntimeError` | [`CancelledError`], [`InvalidStateError`], [`RuntimeError`] | `errors/kinds.rs` |
@@ -179,7 +179,7 @@
 //! | `sleep` | [`sleep()`](sleep()) | `sleep.rs` |
 //! | `sleep(0)` | `sleep(Duration::ZERO)`, or [`yield_now`] | `sleep.rs` |
 //! | a loop of `sleep` or of `call_later` | [`interval`], [`call_every`](LoopHandle::call_every) | `intervals.rs` |
-//! | `get_running_loop` | [`get_running_loop`] | `loop_core.rs` |
+//! | `get_running_loop` | [`get_running_loop`] | `loop_core/running.rs` |
 //! | `selectors`, `fileobj`, `_process_io_events` | the selector, [`Source<T>`] | `selector.rs` |
 //! | `setblocking(False)` | [`Source::new`] does it | `selector/source.rs` |
 //! | `add_reader`, `remove_reader`, `add_writer`, `remove_writer` | the same on [`LoopHandle`] | `readiness.rs` |
@@ -191,11 +191,11 @@
 //! # Where to look first
 //!
 //! `ready.rs` and `timers.rs` are the brief's two queues. `loop_core.rs` has the tick. Then
-//! `futures.rs`, and `tasks/stepping.rs`, whose head names the states of a task. A room imports
+//! `futures.rs`, and `loop_core/step.rs`, whose head names the states of a task. A room imports
 //! only from rooms below it: first `errors`, `clock`, `few`, `contexts`, `handles`; then `ready`,
-//! `timers`, `selector`, `hooks`; `threadsafe`; `loop_core`; `readiness`, `futures`; `tasks`,
-//! `raw_task`, `sleep`, `sockets`, `completer`; `event_loop`, and beside it what is built on futures
-//! and tasks alone: `waiting`, `scopes` (and on it `timeouts`, `taskgroups`), `locks`, `queues`,
+//! `timers`, `selector`, `hooks`; `threadsafe`, `raw_task`; `loop_core`; `readiness`, `futures`;
+//! `tasks`, `sleep`, `sockets`, `completer`; `event_loop`, and beside it what is built on futures and
+//! tasks alone: `waiting`, `scopes` (and on it `timeouts`, `taskgroups`), `locks`, `queues`,
 //! `intervals`; `runners`, `testing`. Only `selector/poller.rs` and `raw_task.rs` contain `unsafe`
 //! code.
 
