@@ -258,14 +258,15 @@ impl LoopHandle {
     /// The future of a send that has completed at once, as most do. The loop keeps the last one, and
     /// gives it again when it is the only one who still has it.
     fn sent(&self) -> Future<()> {
-        let sent = &self.core.sent;
-        if let Some(last) = &*sent.borrow()
+        let kept = &self.core.sent;
+        if let Some(last) = &*kept.borrow()
+            && let Some(last) = last.downcast_ref::<Future<()>>()
             && last.renew(Outcome::Result(()))
         {
             return last.clone();
         }
         let future = Future::with_outcome(self, Outcome::Result(()));
-        drop(sent.replace(Some(future.clone())));
+        drop(kept.replace(Some(Box::new(future.clone()))));
         future
     }
 

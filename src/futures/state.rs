@@ -417,3 +417,12 @@ pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, callba
         .event_loop
         .schedule(Box::new(move || callback(&future)));
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn a_future_is_small() {
+        assert_eq!(size_of::<super::State<()>>(), 48);
+    }
+}

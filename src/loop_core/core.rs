@@ -1,5 +1,6 @@
 //! What a loop consists of, and what the rooms above do with it.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use super::scope::Scope;
 use super::step::Stepper;
 use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
-use crate::futures::Future;
 use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
 use crate::raw_task::{NO_WAKER, WakerIdentity};
@@ -92,8 +92,9 @@ pub(crate) struct Core {
     /// An empty `Vec` to exchange for the inbox's.
     letters: RefCell<Vec<Letter>>,
     pub(super) scratch: RefCell<Vec<u8>>,
-    /// What a send that completes at once was given, to be given again: see `LoopHandle::sent`.
-    pub(crate) sent: RefCell<Option<Future<()>>>,
+    /// The future of a send that completed at once, to be given again (see `LoopHandle::sent`). Its type
+    /// is of a room above this one.
+    pub(crate) sent: RefCell<Option<Box<dyn Any>>>,
 }
 
 impl Core {
