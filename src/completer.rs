@@ -10,9 +10,8 @@ use slotmap::Key;
 
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::{Cancel, OwnedKey};
+use crate::handles::{Cancel, Owned, OwnedKey};
 use crate::loop_core::LoopHandle;
-use crate::ready::Runnable;
 use crate::threadsafe::RemoteWaker;
 
 /// What the two sides share: the outcome on its way.
@@ -52,7 +51,7 @@ impl<T: 'static> Cancel for ThreadsafeCell<T> {
     }
 }
 
-impl<T: 'static> Runnable for ThreadsafeCell<T> {
+impl<T: 'static> Owned for ThreadsafeCell<T> {
     fn wake(self: Rc<Self>) {
         // In its turn, as `call_soon_threadsafe(future.set_result)` has it.
         let event_loop = self.state.event_loop.clone();

@@ -11,33 +11,29 @@ use crate::errors::{CancelledError, Exception};
 /// A scheduled callback. Python passes arguments beside it; here the closure captures them.
 pub(crate) type Callback = Box<dyn FnOnce()>;
 
+/// The box that a callback is already, if it is one. `Any` compares types at compile time here: for
+/// every other type nothing is left of this.
+fn ready_made<B: 'static, C: 'static>(callback: &mut Option<C>) -> Option<B> {
+    (callback as &mut dyn Any).downcast_mut::<Option<B>>()?.take()
+}
+
 /// Boxes a callback; one that is a box already is taken as it is.
 pub(crate) fn boxed(callback: impl FnOnce() + 'static) -> Callback {
-    // `Any` compares types at compile time here: for every other type this is just `Box::new`.
     let mut callback = Some(callback);
-    if let Some(ready_made) = (&mut callback as &mut dyn Any).downcast_mut::<Option<Callback>>()
-        && let Some(ready_made) = ready_made.take()
-    {
-        return ready_made;
-    }
-    match callback {
-        Some(callback) => Box::new(callback),
-        None => Box::new(|| ()),
+    match (ready_made(&mut callback), callback) {
+        (Some(ready_made), _) => ready_made,
+        (None, Some(callback)) => Box::new(callback),
+        (None, None) => Box::new(|| ()),
     }
 }
 
 /// The same for one that another thread has made.
 pub(crate) fn boxed_to_send(callback: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
     let mut callback = Some(callback);
-    if let Some(ready_made) =
-        (&mut callback as &mut dyn Any).downcast_mut::<Option<Box<dyn FnOnce() + Send>>>()
-        && let Some(ready_made) = ready_made.take()
-    {
-        return ready_made;
-    }
-    match callback {
-        Some(callback) => Box::new(callback),
-        None => Box::new(|| ()),
+    match (ready_made(&mut callback), callback) {
+        (Some(ready_made), _) => ready_made,
+        (None, Some(callback)) => Box::new(callback),
+        (None, None) => Box::new(|| ()),
     }
 }
 
@@ -103,6 +99,22 @@ pub(crate) trait TaskControl: Cancel {
     /// Has `callback` called through the loop when it is done.
     fn when_done(self: Rc<Self>, callback: Callback) -> u32;
     fn forget_when_done(self: Rc<Self>, key: u32);
+}
+
+/// What the loop keeps alive: a task, an operation.
+pub(crate) trait Owned {
+    /// Something happened that it waits for.
+    fn wake(self: Rc<Self>) {}
+    /// The loop closes: let go of everything.
+    fn abandon(self: Rc<Self>);
+    /// It, if it is a task.
+    fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
+        None
+    }
+    /// Whether it is a task that has not ended.
+    fn is_unfinished(&self) -> bool {
+        false
+    }
 }
 
 /// The queue behind the handles.

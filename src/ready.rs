@@ -2,29 +2,14 @@
 //!
 //! Most jobs are callbacks. The three other kinds (a task's step, a due timer, a ready source)
 //! wait in a lane of their own, and the queue only says "the next `n` of that lane": so a job is
-//! two words, and a step needs no box. The lane of the timers is in `timers.rs`. A callback is found again by its position, counted from
-//! the first job the queue ever held, which is all that a `Handle` needs for cancelling it.
+//! two words, and a step needs no box. (The lane of the timers is in `timers.rs`.) A callback is found
+//! again by its position, counted from the first job the queue ever held, which is all that a
+//! `Handle` needs for cancelling it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::handles::{Callback, IoEvent, TaskControl};
-
-/// What the loop keeps alive: a task, an operation.
-pub(crate) trait Runnable {
-    /// Something happened that it waits for.
-    fn wake(self: Rc<Self>) {}
-    /// The loop closes: let go of everything.
-    fn abandon(self: Rc<Self>);
-    /// It, if it is a task.
-    fn task(self: Rc<Self>) -> Option<Rc<dyn TaskControl>> {
-        None
-    }
-    /// Whether it is a task that has not ended.
-    fn is_unfinished(&self) -> bool {
-        false
-    }
-}
+use crate::handles::{Callback, IoEvent};
 
 /// What the queue holds.
 pub(crate) enum Entry {

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use crate::errors::{CancelledError, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish, finish_with_result};
-use crate::handles::{Cancel, TimerHandle};
+use crate::handles::{Cancel, Owned, TimerHandle};
 use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation, with_running_loop};
-use crate::ready::Runnable;
 
 struct Sleep {
     state: State<()>,
@@ -48,7 +47,7 @@ impl Cancel for Sleep {
     }
 }
 
-impl Runnable for Sleep {
+impl Owned for Sleep {
     fn abandon(self: Rc<Self>) {
         self.state.set_seen();
         let _ = finish(self, Outcome::Failed(RuntimeError::LoopClosed.into()));

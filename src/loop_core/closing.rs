@@ -1,8 +1,9 @@
 //! Closing a loop.
 
 use super::LoopHandle;
+use crate::handles::Owned;
 use crate::hooks::ExceptionContext;
-use crate::ready::{Entry, Lane, Runnable};
+use crate::ready::{Entry, Lane};
 
 impl LoopHandle {
     /// Empties everything, so that every closure is dropped and every source forgotten. What
@@ -38,7 +39,7 @@ impl LoopHandle {
                 Some(Entry::Next(Lane::Step, count)) => {
                     for _ in 0..count {
                         let step = core.ready.borrow_mut().next_step();
-                        self.guard(WHERE, || step.into_iter().for_each(Runnable::abandon));
+                        self.guard(WHERE, || step.into_iter().for_each(Owned::abandon));
                     }
                 }
                 // Keys hold nothing.

@@ -16,10 +16,10 @@ use super::scope::Scope;
 use super::step::Stepper;
 use crate::clock::{Clock, MonotonicClock};
 use crate::errors::CancelledError;
-use crate::handles::{Callback, Cancel, OwnedKey, Scheduler, TimerKey};
+use crate::handles::{Callback, Cancel, Owned, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
 use crate::raw_task::{NO_WAKER, WakerIdentity};
-use crate::ready::{ReadyQueue, Runnable};
+use crate::ready::ReadyQueue;
 use crate::selector::Selector;
 use crate::threadsafe::{Home, Inbox, Letter, RemoteWaker};
 use crate::timers::Timers;
@@ -39,7 +39,7 @@ pub(super) enum LoopClock {
 pub(crate) struct Kept(Cell<OwnedKey>);
 
 impl Kept {
-    pub(crate) fn keep(&self, event_loop: &LoopHandle, operation: Rc<dyn Runnable>) {
+    pub(crate) fn keep(&self, event_loop: &LoopHandle, operation: Rc<dyn Owned>) {
         if self.0.get().is_null() {
             self.0.set(event_loop.core.own(operation));
         }
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     pub(super) inbox: Arc<Inbox>,
     pub(super) hooks: Hooks<LoopHandle>,
     /// What the loop keeps alive: suspended tasks, and operations that only callbacks wait for.
-    pub(super) owned: RefCell<SlotMap<OwnedKey, Rc<dyn Runnable>>>,
+    pub(super) owned: RefCell<SlotMap<OwnedKey, Rc<dyn Owned>>>,
     /// Tasks that have not finished.
     pub(super) tasks: Cell<usize>,
     tasks_made: Cell<u64>,
@@ -229,7 +229,7 @@ impl Core {
     }
 
     /// Keeps something alive until it is disowned or the loop closes. A closed loop does not.
-    pub(crate) fn own(&self, runnable: Rc<dyn Runnable>) -> OwnedKey {
+    pub(crate) fn own(&self, runnable: Rc<dyn Owned>) -> OwnedKey {
         if self.closed.get() {
             return OwnedKey::default();
         }
@@ -254,12 +254,12 @@ impl Core {
 
     /// All there is that may be a task: what is owned, and what waits for its first step or is
     /// making it.
-    pub(crate) fn runnables(&self) -> Vec<Rc<dyn Runnable>> {
+    pub(crate) fn runnables(&self) -> Vec<Rc<dyn Owned>> {
         let (owned, ready) = (self.owned.borrow(), self.ready.borrow());
         let (inner, outer) = (self.stepping.borrow(), self.outer_steps.borrow());
         let stepping = outer.iter().map(|(task, _)| task).chain(inner.as_ref());
-        let stepping = stepping.map(|task| task.clone() as Rc<dyn Runnable>);
-        let ready = ready.steps().map(|step| step.clone() as Rc<dyn Runnable>);
+        let stepping = stepping.map(|task| task.clone() as Rc<dyn Owned>);
+        let ready = ready.steps().map(|step| step.clone() as Rc<dyn Owned>);
         owned.values().cloned().chain(ready).chain(stepping).collect()
     }
 

@@ -20,12 +20,11 @@ use super::LoopHandle;
 use super::core::Core;
 use super::part::{Begun, Flag, Phase, TaskPart, may_be_interrupted};
 use crate::contexts;
-use crate::handles::TaskControl;
+use crate::handles::{Owned, TaskControl};
 use crate::raw_task::{Lent, NO_WAKER, WakerIdentity, identity};
-use crate::ready::Runnable;
 
 /// A task, as the loop and the futures it awaits see it.
-pub(crate) trait Stepper: Runnable + TaskControl {
+pub(crate) trait Stepper: Owned + TaskControl {
     fn part(&self) -> &TaskPart;
     /// Polls the coroutine and says that the step is over. If the coroutine is over too, the task ends
     /// then. True if it has suspended.

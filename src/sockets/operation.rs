@@ -15,9 +15,8 @@ use std::rc::{Rc, Weak};
 
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::{Cancel, Direction, SourceKey};
+use crate::handles::{Cancel, Direction, Owned, SourceKey};
 use crate::loop_core::{Kept, LoopHandle};
-use crate::ready::Runnable;
 use crate::selector::source::{Pollable, Source};
 use crate::selector::{Operation, OperationId, Turn};
 
@@ -205,7 +204,7 @@ impl<W: Work> Cancel for Pending<W> {
     }
 }
 
-impl<W: Work> Runnable for Pending<W> {
+impl<W: Work> Owned for Pending<W> {
     fn abandon(self: Rc<Self>) {
         self.state.set_seen();
         self.complete(Outcome::Failed(RuntimeError::LoopClosed.into()));

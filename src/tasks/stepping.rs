@@ -13,11 +13,10 @@ use slotmap::Key;
 use crate::contexts::Context;
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::{Cancel, OwnedKey, TaskControl};
+use crate::handles::{Cancel, Owned, OwnedKey, TaskControl};
 use crate::loop_core::part::{Flag, Phase, TaskPart};
 use crate::loop_core::{LoopHandle, Step, Stepper};
 use crate::raw_task::Pinned;
-use crate::ready::Runnable;
 
 pub(super) type TaskCell<T, F> = Pinned<Shared<T>, F>;
 
@@ -102,7 +101,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
     }
 }
 
-impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Pinned<Shared<T>, F> {
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Owned for Pinned<Shared<T>, F> {
     fn wake(self: Rc<Self>) {
         let event_loop = self.event_loop().clone();
         event_loop.wake_task(self);

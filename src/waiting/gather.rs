@@ -9,9 +9,8 @@ use std::rc::{Rc, Weak};
 use super::{LoopChoice, Told, Watcher, in_turn, refused};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::Cancel;
+use crate::handles::{Cancel, Owned};
 use crate::loop_core::{Kept, LoopHandle};
-use crate::ready::Runnable;
 use children::Children;
 pub use children::Gather;
 
@@ -161,7 +160,7 @@ impl<C: Children, O: 'static> Cancel for Gathering<C, O> {
     }
 }
 
-impl<C: Children, O: 'static> Runnable for Gathering<C, O> {
+impl<C: Children, O: 'static> Owned for Gathering<C, O> {
     fn abandon(self: Rc<Self>) {
         if !self.state.done() {
             self.state.set_seen();

@@ -8,9 +8,8 @@ use std::rc::{Rc, Weak};
 use super::{AnyChild, Child, LoopChoice, Told, Watcher, in_turn, refused};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
-use crate::handles::Cancel;
+use crate::handles::{Cancel, Owned};
 use crate::loop_core::{Kept, LoopHandle};
-use crate::ready::Runnable;
 
 struct Shielding<T: 'static, F: StdFuture<Output = Result<T>> + 'static> {
     state: State<T>,
@@ -73,7 +72,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Cancel for Shieldin
     }
 }
 
-impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Runnable for Shielding<T, F> {
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Owned for Shielding<T, F> {
     fn abandon(self: Rc<Self>) {
         if !self.state.done() {
             self.state.set_seen();
