@@ -75,7 +75,7 @@ impl<T> Few<T> {
 }
 
 /// It is looked for from both ends, for mostly the oldest or the newest goes.
-fn remove_from<T>(things: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
+pub(crate) fn remove_from<T>(things: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
     let mut from_both_ends = (0..things.len()).map(|n| match n % 2 {
         0 => n / 2,
         _ => things.len() - 1 - n / 2,

@@ -18,11 +18,37 @@ const YIELDED: usize = usize::MAX;
 
 impl<T: 'static> Future<T> {
     /// Polls, and reads the outcome with `read` once there is one.
+    #[inline(always)] // two looks and the reading: no more than a call and the way back
     fn poll_with(
         &self,
         cx: &mut Context<'_>,
         read: impl FnOnce(&State<T>, bool) -> Result<T>,
     ) -> Poll<Result<T>> {
+        // Nearly always there is no cancellation to deliver, and then a future that is done is read.
+        let state = self.cell.state();
+        if state.done() && !step_is_interrupted() {
+            self.registration.set(0);
+            return Poll::Ready(read(state, Rc::strong_count(&self.cell) == 1));
+        }
+        self.poll_thoroughly(cx, read)
+    }
+
+    #[inline(never)]
+    fn poll_thoroughly(
+        &self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&State<T>, bool) -> Result<T>,
+    ) -> Poll<Result<T>> {
+        // The plain case of an await that begins and has to wait.
+        let state = self.cell.state();
+        if state.kind == Kind::Future
+            && !state.done()
+            && self.registration.get() == 0
+            && !step_is_interrupted()
+            && self.register_task(state, cx.waker())
+        {
+            return Poll::Pending;
+        }
         let state = self.state_now();
         let core = &state.event_loop.core;
         let place = core.awaiting(cx.waker());
@@ -56,7 +82,7 @@ impl<T: 'static> Future<T> {
             self.yield_with(state, cx.waker(), place);
             return Poll::Pending;
         }
-        if !state.done() && self.register(state, cx.waker(), place) {
+        if !state.done() && self.register(state, cx.waker()) {
             if interrupted
                 && !was_registered
                 && let Some(error) = core.take_again()
@@ -99,34 +125,39 @@ impl<T: 'static> Future<T> {
     }
 
     /// Has whoever polls it told when it is done. False if it is done meanwhile.
-    #[inline]
-    fn register(&self, state: &State<T>, waker: &Waker, place: Awaiting) -> bool {
+    fn register(&self, state: &State<T>, waker: &Waker) -> bool {
+        if self.register_task(state, waker) {
+            return true;
+        }
         let core = &state.event_loop.core;
-        match core.stepping() {
-            Some(task) if place == Awaiting::InTask => {
-                let key = state.new_key();
-                self.registration.set(key as usize);
-                task.part().wait_for(self.cell.clone(), key, core.scope());
-                state.add_task(key, task);
-            }
-            around => {
-                let waker = waker.clone();
-                // Cloning a waker may run anybody's code.
-                if state.done() {
-                    return false;
-                }
-                let key = state.new_key();
-                self.registration.set(key as usize);
-                state.add_waiter(Waiter::Waker(key, waker));
-                if let Some(around) = around {
-                    let cell: Rc<dyn Cancel> = self.cell.clone();
-                    around
-                        .part()
-                        .wait_by_waker(Rc::downgrade(&cell), key, core.scope());
-                }
-            }
+        let waker = waker.clone();
+        // Cloning a waker may run anybody's code.
+        if state.done() {
+            return false;
+        }
+        let key = state.new_key();
+        self.registration.set(key as usize);
+        state.add_waiter(Waiter::Waker(key, waker));
+        if let Some(around) = core.stepping() {
+            let cell: Rc<dyn Cancel> = self.cell.clone();
+            around
+                .part()
+                .wait_by_waker(Rc::downgrade(&cell), key, core.scope());
         }
         true
+    }
+
+    /// Has the task that polls it, with its own waker, scheduled when it is done. False if it is
+    /// polled in another way.
+    #[inline]
+    fn register_task(&self, state: &State<T>, waker: &Waker) -> bool {
+        let core = &state.event_loop.core;
+        core.in_step_polled_with(waker, |task| {
+            let key = state.new_key();
+            self.registration.set(key as usize);
+            task.part().wait_for(self.cell.clone(), key, core.scope());
+            state.add_task(key, task.clone());
+        })
     }
 
     /// An await that was waiting ends with a cancellation, whatever has become of the future.
@@ -153,6 +184,7 @@ fn arrived(exception: Exception, task: u64) -> Exception {
 impl<T: Clone + 'static> StdFuture for Future<T> {
     type Output = Result<T>;
 
+    #[inline(always)] // see `poll_with`
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         self.poll_with(cx, |state, is_last_handle| match is_last_handle {
             true => state.take_result(),
@@ -169,6 +201,7 @@ pub struct Take<T> {
 impl<T: 'static> StdFuture for Take<T> {
     type Output = Result<T>;
 
+    #[inline(always)] // see `poll_with`
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         self.future.poll_with(cx, |state, _| state.take_result())
     }

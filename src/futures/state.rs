@@ -85,6 +85,21 @@ pub(super) enum Phase<T> {
     Taken,
 }
 
+impl<T> Phase<T> {
+    /// The task that waits, of a phase in which nobody else does.
+    #[inline]
+    fn into_lone_task(self) -> Option<(u32, Rc<dyn Stepper>)> {
+        match self {
+            Phase::Pending(Few::One(Waiter::Task(key, task))) => Some((key, task)),
+            // There is nothing else, and so nothing that the compiler had better look for in it.
+            other => {
+                std::mem::forget(other);
+                None
+            }
+        }
+    }
+}
+
 impl<T> From<Outcome<T>> for Phase<T> {
     #[inline]
     fn from(outcome: Outcome<T>) -> Phase<T> {
@@ -163,6 +178,7 @@ impl<T> State<T> {
     }
 
     /// Whether it has failed; that is not looking at the exception.
+    #[inline]
     pub(crate) fn is_failed(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Failed(_))
     }
@@ -213,7 +229,11 @@ impl<T> State<T> {
     #[inline]
     pub(super) fn add_task(&self, key: u32, task: Rc<dyn Stepper>) {
         match &mut *self.phase.borrow_mut() {
-            Phase::Pending(waiters @ Few::None) => *waiters = Few::One(Waiter::Task(key, task)),
+            Phase::Pending(waiters @ Few::None) => {
+                let none = std::mem::replace(waiters, Few::One(Waiter::Task(key, task)));
+                // The compiler would look for something to drop in it.
+                std::mem::forget(none);
+            }
             Phase::Pending(waiters) => waiters.push(Waiter::Task(key, task)),
             _ => {}
         }
@@ -288,20 +308,31 @@ impl<T> State<T> {
             }
             result => match std::mem::replace(result, Phase::Taken) {
                 Phase::Result(value) => Ok(value),
-                _ => Err(InvalidStateError::Taken.into()),
+                // There is nothing else, and so nothing to drop.
+                other => {
+                    std::mem::forget(other);
+                    Err(InvalidStateError::Taken.into())
+                }
             },
         }
     }
 
     /// The last reference goes: reports an exception that nobody has looked at.
+    #[inline]
     pub(crate) fn report_unseen(&self, task_name: impl FnOnce() -> Option<String>) {
-        let exception = match &*self.phase.borrow() {
-            Phase::Failed(exception) if !self.seen.replace(true) => exception.clone(),
-            _ => return,
+        if self.is_failed() && !self.is_seen() {
+            self.report(task_name());
+        }
+    }
+
+    #[cold]
+    fn report(&self, task_name: Option<String>) {
+        let Some(exception) = self.failure() else {
+            return;
         };
         let context = ExceptionContext::new(format!("{} exception was never retrieved", self.kind.name()))
             .with_exception(exception)
-            .with_task_name(task_name());
+            .with_task_name(task_name);
         self.event_loop.call_exception_handler(&context);
     }
 }
@@ -387,11 +418,28 @@ pub(super) fn finish_with<T: 'static>(
     if state.done.replace(true) {
         return Err(InvalidStateError::AlreadyDone);
     }
-    let before = std::mem::replace(&mut *state.phase.borrow_mut(), outcome());
-    if let Phase::Pending(waiters) = before
-        && (!waiters.is_empty() || state.kind == Kind::Operation)
-    {
-        tell(cell, state, waiters);
+    // Mostly there is a task that waits, or nobody: the rest is not made part of the caller.
+    let mut phase = state.phase.borrow_mut();
+    match &*phase {
+        Phase::Pending(Few::One(Waiter::Task(..))) if state.kind != Kind::Operation => {
+            let before = std::mem::replace(&mut *phase, outcome());
+            drop(phase);
+            if let Some((key, task)) = before.into_lone_task() {
+                let future = Rc::as_ptr(cell).cast();
+                state.event_loop.core.wake_awaiting(task, future, key);
+            }
+        }
+        Phase::Pending(Few::None) if state.kind != Kind::Operation => {
+            // As above, nothing in it needs to be dropped.
+            std::mem::forget(std::mem::replace(&mut *phase, outcome()));
+        }
+        _ => {
+            let before = std::mem::replace(&mut *phase, outcome());
+            drop(phase);
+            if let Phase::Pending(waiters) = before {
+                tell(cell, state, waiters);
+            }
+        }
     }
     Ok(())
 }

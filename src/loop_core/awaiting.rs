@@ -48,6 +48,17 @@ impl Core {
         }
     }
 
+    /// Calls `with` with the task that is being stepped, if it polls with its own waker. That runs no
+    /// code of a user's.
+    #[inline]
+    pub(crate) fn in_step_polled_with(&self, waker: &Waker, with: impl FnOnce(&Rc<dyn Stepper>)) -> bool {
+        if self.stepping_waker.get() != identity(waker) {
+            return false;
+        }
+        let stepping = self.stepping.borrow();
+        stepping.as_ref().map(with).is_some()
+    }
+
     /// Where the future of the task is that is being stepped.
     #[inline]
     pub(crate) fn stepping_at(&self) -> *const () {

@@ -17,13 +17,12 @@ use slotmap::Key;
 use super::scope::Scope;
 use crate::contexts::{self, Context};
 use crate::errors::CancelledError;
-use crate::few::Few;
 use crate::handles::OwnedKey;
 use crate::threadsafe::RemoteWaker;
 use flags::begin_interrupted_step;
 pub(super) use flags::may_be_interrupted;
 pub(crate) use flags::{Flag, step_is_interrupted};
-use waits::{Wait, WakerWait};
+use waits::{FirstWait, Wait, WakerWait};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -50,7 +49,7 @@ pub(crate) struct TaskPart {
     pub(crate) number: u64,
     /// What few tasks have.
     extra: Cell<Option<Box<Extra>>>,
-    waits: Cell<Few<Wait>>,
+    first_wait: FirstWait,
     pub(crate) cancel_requests: Cell<u32>,
     /// Scopes around some of its awaits that are cancelled.
     scope_requests: Cell<u32>,
@@ -74,6 +73,8 @@ pub(crate) struct Extra {
     pub(crate) cancellation: Option<CancelledError>,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
+    /// What it waits for beside the first.
+    more_waits: Vec<Wait>,
     by_wakers: Vec<WakerWait>,
     /// That list is cleared of what is over when it gets as long as this.
     next_clearing: usize,
@@ -91,7 +92,7 @@ impl TaskPart {
             scope_requests: Cell::new(0),
             key: Cell::new(OwnedKey::null()),
             number,
-            waits: Cell::new(Few::None),
+            first_wait: FirstWait::default(),
             extra: Cell::new(None),
         }
     }
@@ -275,6 +276,7 @@ impl TaskPart {
     }
 
     /// The end: its context, to be dropped.
+    #[inline]
     pub(crate) fn take_context(&self) -> Option<Context> {
         self.with_extra(|extra| extra.context.take())
     }
@@ -291,13 +293,19 @@ impl TaskPart {
     #[inline]
     pub(crate) fn leave_context(&self) {
         if contexts::in_use() {
-            let own = contexts::exchange(None);
-            let before = self.edit_extra(|extra| std::mem::replace(&mut extra.context, own));
-            drop(before);
+            self.keep_context();
         }
     }
 
+    #[inline(never)]
+    fn keep_context(&self) {
+        let own = contexts::exchange(None);
+        let before = self.edit_extra(|extra| std::mem::replace(&mut extra.context, own));
+        drop(before);
+    }
+
     /// Runs code, which does not panic, in its context.
+    #[inline]
     pub(crate) fn in_its_context(&self, code: impl FnOnce()) {
         let outer = contexts::in_use().then(|| contexts::exchange(None));
         self.enter_context();
@@ -316,6 +324,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn a_task_is_small() {
-        assert_eq!(size_of::<TaskPart>(), 80);
+        assert_eq!(size_of::<TaskPart>(), 64);
     }
 }

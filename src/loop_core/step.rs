@@ -18,7 +18,7 @@ use slotmap::Key;
 
 use super::LoopHandle;
 use super::core::Core;
-use super::part::{Begun, Flag, Phase, TaskPart, may_be_interrupted};
+use super::part::{Begun, Phase, TaskPart, may_be_interrupted};
 use crate::contexts;
 use crate::handles::{Owned, TaskControl};
 use crate::raw_task::{Lent, NO_WAKER, WakerIdentity, identity};
@@ -41,6 +41,7 @@ pub(crate) struct Step<'a> {
 
 impl Step<'_> {
     /// The coroutine has been polled.
+    #[inline]
     pub(crate) fn over(self) {
         self.part.leave_context();
         self.core.clear_stepping();
@@ -88,7 +89,7 @@ impl LoopHandle {
     /// Makes a step of a task.
     pub(super) fn step(&self, task: Rc<dyn Stepper>) {
         let (core, part) = (&*self.core, task.part());
-        let waited = part.is(Flag::Waits);
+        let waited = part.waits();
         match part.begin_step() {
             Begun::Yes => {}
             Begun::NotNow => return,

@@ -55,13 +55,14 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
             });
         });
         event_loop.core.task_ends();
-        if !event_loop.is_closed() {
-            // A future that it has polled and given away is still in the list.
-            part.tell_waits_of_step();
+        if part.waits() {
+            if !event_loop.is_closed() {
+                // A future that it has polled and given away is still in the list.
+                part.tell_waits_of_step();
+            }
+            part.stop_waiting();
         }
-        part.stop_waiting();
-        let context = part.take_context();
-        if context.is_some() {
+        if let Some(context) = part.take_context() {
             event_loop.guard("Exception while a task's context was dropped", || drop(context));
         }
         let _ = finish(self.clone(), outcome);

@@ -18,8 +18,10 @@ pub(crate) enum Flag {
     Again = 1 << 3,
     /// A scope around some of its awaits is cancelled.
     ScopeCancelled = 1 << 4,
-    /// `waits` is not empty.
+    /// There is a first wait,
     Waits = 1 << 5,
+    /// or others in the `Extra`.
+    MoreWaits = 1 << 7,
     /// There is an `Extra`.
     Extra = 1 << 6,
     // Those of a second byte. (Two bytes and not a word: to read a word of which a byte was written
@@ -92,6 +94,12 @@ impl TaskPart {
         let was_so = self.is(flag);
         self.set(flag, false);
         was_so
+    }
+
+    /// Whether it waits for a future of this crate by its own waker.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.flags[0].get() & (Flag::Waits as u8 | Flag::MoreWaits as u8) != 0
     }
 
     /// Whether an await of the task may have a cancellation to deliver, its own or that of a scope.

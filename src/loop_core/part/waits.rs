@@ -1,9 +1,10 @@
 //! What a task waits for: so that cancelling the task can cancel that.
 
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use super::{Flag, Scope, TaskPart};
-use crate::few::Few;
+use crate::few::remove_from;
 use crate::handles::Cancel;
 
 /// A future that the task is registered with.
@@ -15,6 +16,39 @@ pub(super) struct Wait {
     step: u32,
     /// The innermost scope it was polled in.
     scope: Option<Rc<Scope>>,
+}
+
+/// A place for one of them, that was polled in no scope: mostly the only one.
+#[derive(Default)]
+pub(super) struct FirstWait {
+    future: Cell<Option<Rc<dyn Cancel>>>,
+    registration: Cell<u32>,
+    step: Cell<u32>,
+}
+
+impl FirstWait {
+    #[inline]
+    fn set(&self, future: Rc<dyn Cancel>, registration: u32, step: u32) {
+        self.registration.set(registration);
+        self.step.set(step);
+        drop(self.future.replace(Some(future)));
+    }
+
+    #[inline]
+    fn take_if(&self, is_it: impl FnOnce(&Rc<dyn Cancel>, u32) -> bool) -> Option<Rc<dyn Cancel>> {
+        let future = self.future.take()?;
+        if is_it(&future, self.registration.get()) {
+            return Some(future);
+        }
+        self.future.set(Some(future));
+        None
+    }
+
+    fn get(&self) -> Option<(Rc<dyn Cancel>, u32)> {
+        let future = self.future.take()?;
+        self.future.set(Some(future.clone()));
+        Some((future, self.step.get()))
+    }
 }
 
 /// A future that something in the task has polled with a waker of its own, as `FuturesUnordered`
@@ -38,62 +72,86 @@ fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
 }
 
 impl TaskPart {
-    // No code of a user's runs while the list is taken out.
-
-    fn with_waits<R>(&self, look: impl FnOnce(&mut Few<Wait>) -> R) -> R {
-        let mut waits = self.waits.take();
-        let seen = look(&mut waits);
-        self.waits.set(waits);
-        seen
-    }
-
     /// It waits for this future; `registration` tells it from others on the same one.
     #[inline]
     pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
+        if scope.is_none() && !self.waits() {
+            self.first_wait.set(future, registration, self.steps.get());
+            self.set(Flag::Waits, true);
+        } else {
+            self.wait_for_more(future, registration, scope);
+        }
+    }
+
+    fn wait_for_more(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
         let wait = Wait {
             future,
             registration,
             step: self.steps.get(),
             scope,
         };
-        if self.is(Flag::Waits) {
-            self.with_waits(|waits| waits.push(wait));
-        } else {
-            self.waits.set(Few::One(wait));
-            self.set(Flag::Waits, true);
-        }
+        self.edit_extra(|extra| extra.more_waits.push(wait));
+        self.set(Flag::MoreWaits, true);
     }
 
     /// It does not any more.
     #[inline]
     pub(crate) fn stop_waiting_for(&self, future: *const (), registration: u32) {
-        let is_it = |wait: &Wait| {
-            wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
+        let is_it = |other: &Rc<dyn Cancel>, its_registration: u32| {
+            its_registration == registration && std::ptr::addr_eq(Rc::as_ptr(other), future)
         };
-        match self.waits.take() {
-            Few::One(wait) if is_it(&wait) => self.set(Flag::Waits, false),
-            mut waits => {
-                let ended = waits.remove(is_it);
-                self.set(Flag::Waits, !waits.is_empty());
-                self.waits.set(waits);
+        match self.first_wait.take_if(is_it) {
+            Some(ended) => {
+                self.set(Flag::Waits, false);
                 drop(ended);
             }
+            None if self.is(Flag::MoreWaits) => {
+                self.stop_one_of_more(|wait| is_it(&wait.future, wait.registration));
+            }
+            None => {}
         }
+    }
+
+    fn stop_one_of_more(&self, is_it: impl Fn(&Wait) -> bool) {
+        let (ended, none_left) = self.edit_extra(|extra| {
+            let ended = remove_from(&mut extra.more_waits, is_it);
+            (ended, extra.more_waits.is_empty())
+        });
+        self.set(Flag::MoreWaits, !none_left);
+        drop(ended);
     }
 
     /// The end: it waits for nothing.
     pub(crate) fn stop_waiting(&self) {
         if self.take(Flag::Waits) {
-            let ended = self.waits.take();
+            drop(self.first_wait.take_if(|_, _| true));
+        }
+        if self.take(Flag::MoreWaits) {
+            let ended = self.edit_extra(|extra| std::mem::take(&mut extra.more_waits));
             drop(ended);
         }
     }
 
+    /// Those of its waits that count, by the step and the scope they were polled in, in that order.
+    fn waits_that(&self, count: impl Fn(u32, Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
+        if !self.waits() {
+            return Vec::new();
+        }
+        let first = self.first_wait.get().filter(|(_, step)| count(*step, None));
+        let mut waits: Vec<_> = first.map(|(future, _)| future).into_iter().collect();
+        if self.is(Flag::MoreWaits) {
+            self.edit_extra(|extra| {
+                let more = extra.more_waits.iter();
+                let more = more.filter(|wait| count(wait.step, wait.scope.as_ref()));
+                waits.extend(more.map(|wait| wait.future.clone()));
+            });
+        }
+        waits
+    }
+
     /// Whether it is suspended at a future of this crate.
     pub(crate) fn is_waiting(&self) -> bool {
-        let is_current = |wait: &Wait| wait.step == self.steps.get();
-        self.with_waits(|waits| waits.as_slice().iter().any(is_current))
-            || !self.waits_by_wakers(None).is_empty()
+        !self.current_waits(None).is_empty() || !self.waits_by_wakers(None).is_empty()
     }
 
     /// Enters a future that something in the task waits for by a waker of its own.
@@ -141,27 +199,13 @@ impl TaskPart {
     /// What it is suspended at, in a scope or anywhere. All of it is pending: what is done has left
     /// the list.
     pub(crate) fn current_waits(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
-        let counts = |wait: &&Wait| wait.step == self.steps.get() && is_in(wait.scope.as_ref(), scope);
-        self.with_waits(|waits| {
-            let current = waits.as_slice().iter().filter(counts);
-            current.map(|wait| wait.future.clone()).collect()
-        })
+        self.waits_that(|step, polled_in| step == self.steps.get() && is_in(polled_in, scope))
     }
 
     /// The task has been stepped: what it still waits for may have counted on being polled then.
     pub(crate) fn tell_waits_of_step(&self) {
-        if !self.is(Flag::Waits) {
-            return;
-        }
         // A copy, for whoever is told may leave the list.
-        let mut told = Few::None;
-        self.with_waits(|waits| {
-            for wait in waits.as_slice() {
-                if wait.step != self.steps.get() {
-                    told.push(wait.future.clone());
-                }
-            }
-        });
-        told.for_each(|future| future.awaiter_stepped());
+        let told = self.waits_that(|step, _| step != self.steps.get());
+        told.into_iter().for_each(|future| future.awaiter_stepped());
     }
 }
