@@ -26,7 +26,7 @@ use slotmap::Key;
 use crate::clock::{Clock, Idle};
 use crate::contexts;
 use crate::errors::{Exception, Result, RuntimeError};
-use crate::handles::{Callback, Handle, TimerHandle, boxed};
+use crate::handles::{Callback, Handle, SourceKey, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
 use crate::ready::{Entry, Lane};
 use crate::selector::Selector;
@@ -320,17 +320,22 @@ impl LoopHandle {
         if sleeps {
             core.inbox.wake_up();
         }
-        for (source, error) in polled? {
-            if core.selector.refuse(source, &error) {
-                self.call_exception_handler(
-                    &ExceptionContext::new(
-                        "The selector refused a source; its reader and writer are removed",
-                    )
-                    .with_exception(error.into()),
-                );
-            }
+        let refused = polled?;
+        if !refused.is_empty() {
+            self.report_refused(refused);
         }
         Ok(())
+    }
+
+    #[cold]
+    fn report_refused(&self, refused: Vec<(SourceKey, io::Error)>) {
+        const WHAT: &str = "The selector refused a source; its reader and writer are removed";
+        for (source, error) in refused {
+            if self.core.selector.refuse(source, &error) {
+                let context = ExceptionContext::new(WHAT).with_exception(error.into());
+                self.call_exception_handler(&context);
+            }
+        }
     }
 
     fn run_batch(&self) {

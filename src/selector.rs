@@ -29,20 +29,13 @@ pub(crate) type Watcher = Box<dyn FnMut()>;
 
 /// An operation that waits for a source (`sock_recv` and its like).
 pub(crate) trait Operation {
-    /// The source may be ready: go on.
+    /// The source may be ready: go on. Until it says that it has done so (see
+    /// [`Selector::set_signalled`]), the source is not watched for it.
     fn ready(self: Rc<Self>);
+    /// The source may be ready for reasons that the system knows nothing of: go on if it is the first.
+    fn look(self: Rc<Self>);
     /// The system refuses to watch the source.
     fn fail(self: Rc<Self>, error: io::Error);
-}
-
-/// How an operation stands in the queue of its source.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Others come first.
-    Later,
-    First,
-    /// It is the first, was told that the source is ready, and has not made use of that yet.
-    Signalled,
 }
 
 pub(crate) struct Selector {
@@ -91,6 +84,7 @@ impl Selector {
 
     // -- sources ------------------------------------------------------------------------------
 
+    #[inline]
     pub(crate) fn knows(&self, key: SourceKey) -> bool {
         self.table.borrow().entries.contains_key(key)
     }
@@ -258,30 +252,30 @@ impl Selector {
         })?
     }
 
-    /// How this operation stands in the queue.
-    pub(crate) fn turn_of(&self, key: SourceKey, direction: Direction, operation: OperationId) -> Turn {
-        match self.table.borrow().side(key, direction) {
-            Some(side) if !side.is_first(operation) => Turn::Later,
-            Some(side) if side.signalled => Turn::Signalled,
-            Some(_) => Turn::First,
-            None => Turn::Later,
-        }
+    /// Whether this operation is the first of the queue.
+    pub(crate) fn is_first(&self, key: SourceKey, direction: Direction, operation: OperationId) -> bool {
+        let table = self.table.borrow();
+        table
+            .side(key, direction)
+            .is_some_and(|side| side.is_first(operation))
     }
 
     /// Notes that the first operation was told of readiness, or has made use of that: until then
-    /// the source is not watched for it. Nothing happens if this operation is not the first.
+    /// the source is not watched for it. False, and nothing happens, if this operation is not the
+    /// first.
     pub(crate) fn set_signalled(
         &self,
         key: SourceKey,
         direction: Direction,
         operation: OperationId,
         signalled: bool,
-    ) {
-        self.table.borrow_mut().change(key, direction, |side| {
-            if side.is_first(operation) {
-                side.signalled = signalled;
-            }
+    ) -> bool {
+        let changed = self.table.borrow_mut().change(key, direction, |side| {
+            let is_first = side.is_first(operation);
+            side.signalled = if is_first { signalled } else { side.signalled };
+            is_first
         });
+        changed == Some(true)
     }
 
     // -- polling ------------------------------------------------------------------------------
@@ -398,7 +392,7 @@ impl Selector {
             };
             match side.lend_watcher(event.generation) {
                 Some(watcher) => (Some(watcher), None),
-                None => (None, side.to_be_told()),
+                None => (None, table.tell_first(event)),
             }
         };
         if let Some(watcher) = watcher {
@@ -412,11 +406,7 @@ impl Selector {
     /// The same where there is a watcher. Its panic is not to keep operations waiting.
     fn dispatch_to_watcher(&self, watcher: Watcher, event: IoEvent) {
         let outcome = self.call_watcher(watcher, event);
-        let operation = {
-            let table = self.table.borrow();
-            let side = table.side(event.source, event.direction);
-            side.and_then(Side::to_be_told)
-        };
+        let operation = self.table.borrow_mut().tell_first(event);
         if let Some(operation) = operation {
             operation.ready();
         }
@@ -488,6 +478,8 @@ mod tests {
             self.0.set(self.0.get() + 1);
         }
 
+        fn look(self: Rc<Self>) {}
+
         fn fail(self: Rc<Self>, _: io::Error) {}
     }
 
@@ -514,12 +506,11 @@ mod tests {
         selector.push_operation(key, READ, weak).unwrap();
         right.write_all(b"x").unwrap();
         assert_eq!(poll(&selector, false), 1);
-        selector.set_signalled(key, READ, id, true);
         assert_eq!(poll(&selector, false), 0);
         assert_eq!(told(&selector), Interest::Read);
         assert_eq!(poll(&selector, true), 0);
         assert_eq!(told(&selector), Interest::None);
-        selector.set_signalled(key, READ, id, false);
+        assert!(selector.set_signalled(key, READ, id, false));
         assert_eq!(poll(&selector, false), 1);
         assert_eq!(noted.0.get(), 2);
         // One that is gone for good is not waited for.

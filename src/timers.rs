@@ -129,6 +129,9 @@ impl Timers {
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&mut self) -> Option<Duration> {
+        if self.entries() == 0 {
+            return None;
+        }
         let (turn, _) = self.soonest(u64::MAX)?;
         Some(Duration::from_nanos(turn.deadline))
     }

@@ -239,6 +239,22 @@ impl<T> State<T> {
         }
     }
 
+    /// Takes the one who waits away, if it is a task with this key, and nobody else does.
+    #[inline]
+    pub(super) fn remove_lone_task(&self, key: u32) -> Option<Rc<dyn Stepper>> {
+        if self.done() {
+            return None;
+        }
+        let phase = &mut *self.phase.borrow_mut();
+        match phase {
+            Phase::Pending(Few::One(Waiter::Task(its_key, _))) if *its_key == key => {
+                let before = std::mem::replace(phase, Phase::Pending(Few::None));
+                before.into_lone_task().map(|(_, task)| task)
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
         // Asked first, for a result that is being cloned is borrowed, and its `clone` may come here.
         if self.done() {

@@ -230,7 +230,7 @@ fn borrowed(raw: &Raw) -> std::os::windows::io::BorrowedSocket<'_> {
     unsafe { std::os::windows::io::BorrowedSocket::borrow_raw(*raw) }
 }
 
-/// Sets a source that leaves the loop back to blocking mode.
+/// Sets a descriptor that is open, and leaves the loop, back to blocking mode.
 pub(crate) fn set_blocking(raw: &Raw) {
     // Best effort: there is nobody to tell on the way out.
     let _ = socket2::SockRef::from(&borrowed(raw)).set_nonblocking(false);

@@ -67,14 +67,34 @@ pub struct Source<T> {
 }
 
 struct Shared<T> {
-    raw: Raw,
     /// The loop it belongs to, and its name there.
     home: Cell<Option<(Rc<Selector>, SourceKey)>>,
     was_blocking: bool,
+    standard: Option<Standard>,
     to_be_waited_for: Cell<bool>,
     last_was_long: Cell<bool>,
     /// `None` only once `into_inner` has taken it.
     io: Option<T>,
+}
+
+/// A descriptor that the whole process shares, and does not close.
+#[derive(Clone, Copy)]
+enum Standard {
+    Input = 0,
+    Output = 1,
+    Error = 2,
+}
+
+impl Standard {
+    fn of(raw: Raw) -> Option<Standard> {
+        match raw {
+            _ if cfg!(windows) => None,
+            0 => Some(Standard::Input),
+            1 => Some(Standard::Output),
+            2 => Some(Standard::Error),
+            _ => None,
+        }
+    }
 }
 
 impl<T: Pollable + 'static> Source<T> {
@@ -112,9 +132,9 @@ impl<T: Pollable + 'static> Source<T> {
     fn from_parts(io: T, was_blocking: bool) -> Source<T> {
         Source {
             shared: Rc::new(Shared {
-                raw: raw_of(&io),
                 home: Cell::new(None),
                 was_blocking,
+                standard: Standard::of(raw_of(&io)),
                 to_be_waited_for: Cell::new(false),
                 last_was_long: Cell::new(false),
                 io: Some(io),
@@ -133,15 +153,21 @@ impl<T: 'static> Source<T> {
         }
         TypeId::of::<T>() == TypeId::of::<TcpStream>()
     }
+}
 
+impl<T: Pollable + 'static> Source<T> {
     /// Its name in this loop, under which it is entered now if it was not. `replaced` is called if
     /// that took the reader or writer of another source away.
+    #[inline]
     pub(crate) fn key_in(&self, selector: &Rc<Selector>, replaced: impl FnOnce()) -> io::Result<SourceKey> {
-        if let Some(key) = self.known_in(selector)
-            && selector.knows(key)
-        {
-            return Ok(key);
+        match self.known_in(selector) {
+            Some(key) if selector.knows(key) => Ok(key),
+            _ => self.enter(selector, replaced),
         }
+    }
+
+    #[inline(never)]
+    fn enter(&self, selector: &Rc<Selector>, replaced: impl FnOnce()) -> io::Result<SourceKey> {
         if let Some((old, key)) = self.shared.home.take() {
             if !Rc::ptr_eq(&old, selector) && old.is_watching(key) {
                 self.shared.home.set(Some((old, key)));
@@ -149,7 +175,7 @@ impl<T: 'static> Source<T> {
             }
             old.forget(key);
         }
-        let (key, old) = selector.enter(self.shared.raw)?;
+        let (key, old) = selector.enter(raw_of(self.get_ref()))?;
         self.shared.home.set(Some((selector.clone(), key)));
         // All is in order before anybody's code runs, which may come back here.
         let in_the_way = || {
@@ -166,6 +192,23 @@ impl<T: 'static> Source<T> {
         }
         Ok(key)
     }
+
+    /// Gives the object back, forgotten by the loop and in the mode it came in.
+    ///
+    /// # Errors
+    /// The source itself, while another clone is alive (a pending operation holds one).
+    pub fn into_inner(self) -> Result<T, Source<T>> {
+        let mut shared = Rc::try_unwrap(self.shared).map_err(|shared| Source { shared })?;
+        shared.leave();
+        let was_blocking = shared.was_blocking;
+        let io = shared.io.take();
+        let io = io.unwrap_or_else(|| unreachable!("taken once, by value"));
+        if was_blocking {
+            // Best effort: there is nobody to tell on the way out.
+            let _ = SockRef::from(&io).set_nonblocking(false);
+        }
+        Ok(io)
+    }
 }
 
 impl<T> Source<T> {
@@ -178,21 +221,8 @@ impl<T> Source<T> {
             .expect("a source holds its object until `into_inner`")
     }
 
-    /// Gives the object back, forgotten by the loop and in the mode it came in.
-    ///
-    /// # Errors
-    /// The source itself, while another clone is alive (a pending operation holds one).
-    pub fn into_inner(self) -> Result<T, Source<T>> {
-        let mut shared = Rc::try_unwrap(self.shared).map_err(|shared| Source { shared })?;
-        shared.leave();
-        shared.restore_mode();
-        shared
-            .io
-            .take()
-            .map_or_else(|| unreachable!("taken once, by value"), Ok)
-    }
-
     /// Its name in this loop, if it has one.
+    #[inline]
     pub(crate) fn known_in(&self, selector: &Rc<Selector>) -> Option<SourceKey> {
         let home = self.shared.home.take();
         let known = home.as_ref().filter(|(home, _)| Rc::ptr_eq(home, selector));
@@ -228,24 +258,16 @@ impl<T> Shared<T> {
             selector.forget(key);
         }
     }
-
-    fn restore_mode(&self) {
-        if self.was_blocking {
-            super::poller::set_blocking(&self.raw);
-        }
-    }
-
-    /// Whether the descriptor is one that the whole process shares, and does not close.
-    fn is_standard(&self) -> bool {
-        cfg!(unix) && (0..=2).contains(&(self.raw as i64))
-    }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         self.leave();
-        if self.io.is_some() && self.is_standard() {
-            self.restore_mode();
+        if let Some(standard) = self.standard
+            && self.was_blocking
+            && self.io.is_some()
+        {
+            super::poller::set_blocking(&(standard as Raw));
         }
     }
 }
@@ -269,5 +291,13 @@ impl<T> Deref for Source<T> {
 impl<T: fmt::Debug> fmt::Debug for Source<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Source").field(self.get_ref()).finish()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn a_source_is_small() {
+        assert_eq!(size_of::<super::Shared<std::net::TcpStream>>(), 24);
     }
 }

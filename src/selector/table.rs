@@ -8,7 +8,7 @@ use slotmap::{Key, SlotMap};
 use super::poller::{Interest, Raw};
 use super::{Operation, Watcher};
 use crate::few::Few;
-use crate::handles::{Direction, SourceKey};
+use crate::handles::{Direction, IoEvent, SourceKey};
 
 /// What tells one operation from another: where it is.
 pub(crate) type OperationId = *const ();
@@ -78,6 +78,14 @@ impl Entry {
         }
     }
 
+    /// What is wanted of it is to be worked out again.
+    fn note_change(&mut self, key: SourceKey, changed: &mut Vec<SourceKey>) {
+        if !self.in_changed {
+            self.in_changed = true;
+            changed.push(key);
+        }
+    }
+
     /// Works out what is wanted now, and counts it in or out of those that are watched.
     pub(super) fn work_out_wanted(&mut self, watched: &mut usize) {
         let wants = |direction| self.side(direction).is_some_and(Side::wants_readiness);
@@ -141,9 +149,11 @@ impl Side {
         self.first().is_some_and(|first| id_of(first) == operation)
     }
 
-    /// The operation that is to be told of readiness.
-    pub(super) fn to_be_told(&self) -> Option<Rc<dyn Operation>> {
-        self.first().filter(|_| !self.signalled)?.upgrade()
+    /// The operation that is to be told of readiness, and counts as told from now on.
+    fn tell_first(&mut self) -> Option<Rc<dyn Operation>> {
+        let operation = self.first().filter(|_| !self.signalled)?.upgrade();
+        self.signalled = operation.is_some();
+        operation
     }
 
     /// Takes the watcher off, to be dropped by the caller. One that is being called does not come
@@ -184,11 +194,16 @@ impl Table {
     ) -> Option<R> {
         let entry = self.entries.get_mut(key)?;
         let result = change(entry.side_mut(direction)?);
-        if !entry.in_changed {
-            entry.in_changed = true;
-            self.changed.push(key);
-        }
+        entry.note_change(key, &mut self.changed);
         Some(result)
+    }
+
+    /// The operation that is to be told of an event, and counts as told from now on.
+    pub(super) fn tell_first(&mut self, event: IoEvent) -> Option<Rc<dyn Operation>> {
+        let entry = self.entries.get_mut(event.source)?;
+        let told = entry.side_mut(event.direction)?.tell_first()?;
+        entry.note_change(event.source, &mut self.changed);
+        Some(told)
     }
 
     /// How many entries are being watched.

@@ -18,7 +18,7 @@ use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish};
 use crate::handles::{Cancel, Direction, Owned, SourceKey};
 use crate::loop_core::{Kept, LoopHandle};
 use crate::selector::source::{Pollable, Source};
-use crate::selector::{Operation, OperationId, Turn};
+use crate::selector::{Operation, OperationId};
 
 /// The call that an operation is about. It is repeated for as long as it gives `WouldBlock`.
 pub(super) trait Work: 'static {
@@ -65,8 +65,7 @@ struct Pending<W: Work> {
     untried: Cell<bool>,
     /// The source may hold data of its own, of which readiness says nothing.
     may_hold_data: bool,
-    /// The awaiting task was told that the source is ready. Only then is it worth asking the
-    /// selector whether that still holds.
+    /// It was told that the source is ready, being the first, and has made no use of that yet.
     told: Cell<bool>,
     /// Set while a callback waits for it.
     kept: Kept,
@@ -94,16 +93,21 @@ impl<W: Work> Pending<W> {
         drop(slot);
         match outcome {
             Some(outcome) => self.complete(outcome.into()),
-            None => self.set_signalled(false),
+            None => self.watch_again(),
         }
     }
 
-    /// Whether the awaiting task was told that the source is ready, and has not come yet.
-    fn set_signalled(&self, signalled: bool) {
-        if self.told.replace(signalled) || signalled {
+    /// It is to be told once more when the source is ready.
+    fn watch_again(&self) {
+        if self.told.replace(false) {
             let selector = self.state.event_loop.core.selector();
-            selector.set_signalled(self.source, self.direction, self.id(), signalled);
+            selector.set_signalled(self.source, self.direction, self.id(), false);
         }
+    }
+
+    fn is_first(&self) -> bool {
+        let selector = self.state.event_loop.core.selector();
+        selector.is_first(self.source, self.direction, self.id())
     }
 
     /// Stops waiting for the source, lets go of what the work holds, and completes the future.
@@ -135,12 +139,8 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
 
     fn polled(self: Rc<Self>) {
         let untried = self.untried.replace(false);
-        if !untried && !self.told.get() {
-            return;
-        }
         let core = &self.state.event_loop.core;
-        let turn = core.selector().turn_of(self.source, self.direction, self.id());
-        if turn == Turn::Signalled || (untried && turn == Turn::First && core.may_complete_at_once()) {
+        if self.told.get() || (untried && self.is_first() && core.may_complete_at_once()) {
             self.go_on();
         }
     }
@@ -152,7 +152,7 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
     }
 
     fn left_alone(self: Rc<Self>) {
-        self.set_signalled(false);
+        self.watch_again();
         if self.may_hold_data {
             let event_loop = self.state.event_loop.clone();
             event_loop.look_soon(self.as_operation());
@@ -170,12 +170,17 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
 
 impl<W: Work> Operation for Pending<W> {
     fn ready(self: Rc<Self>) {
+        self.told.set(true);
         match self.state.lone_task() {
-            Some(task) => {
-                self.set_signalled(true);
-                task.wake();
-            }
+            Some(task) => self.state.event_loop.wake_task(task),
             None => self.go_on(),
+        }
+    }
+
+    fn look(self: Rc<Self>) {
+        let selector = self.state.event_loop.core.selector();
+        if selector.set_signalled(self.source, self.direction, self.id(), true) {
+            self.ready();
         }
     }
 
@@ -225,7 +230,7 @@ impl LoopHandle {
     fn look_soon(&self, operation: Weak<dyn Operation>) {
         self.call_soon(move || {
             if let Some(operation) = operation.upgrade() {
-                operation.ready();
+                operation.look();
             }
         });
     }

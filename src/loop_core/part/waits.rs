@@ -204,6 +204,9 @@ impl TaskPart {
 
     /// The task has been stepped: what it still waits for may have counted on being polled then.
     pub(crate) fn tell_waits_of_step(&self) {
+        if !self.is(Flag::MoreWaits) && self.first_wait.step.get() == self.steps.get() {
+            return;
+        }
         // A copy, for whoever is told may leave the list.
         let told = self.waits_that(|step, _| step != self.steps.get());
         told.into_iter().for_each(|future| future.awaiter_stepped());
