@@ -30,6 +30,22 @@ impl<T: 'static> Future<T> {
             self.registration.set(0);
             return Poll::Ready(read(state, Rc::strong_count(&self.cell) == 1));
         }
+        self.poll_undone(state, cx, read)
+    }
+
+    /// The same where there is more to it. (The plain case of an await that begins, and has to wait, is
+    /// kept apart from all others, which are much longer.)
+    #[inline(never)]
+    fn poll_undone(
+        &self,
+        state: &State<T>,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&State<T>, bool) -> Result<T>,
+    ) -> Poll<Result<T>> {
+        let is_plain = state.kind == Kind::Future && !state.done() && self.registration.get() == 0;
+        if is_plain && !step_is_interrupted() && self.register_task(state, cx.waker()) {
+            return Poll::Pending;
+        }
         self.poll_thoroughly(cx, read)
     }
 
@@ -39,16 +55,6 @@ impl<T: 'static> Future<T> {
         cx: &mut Context<'_>,
         read: impl FnOnce(&State<T>, bool) -> Result<T>,
     ) -> Poll<Result<T>> {
-        // The plain case of an await that begins and has to wait.
-        let state = self.cell.state();
-        if state.kind == Kind::Future
-            && !state.done()
-            && self.registration.get() == 0
-            && !step_is_interrupted()
-            && self.register_task(state, cx.waker())
-        {
-            return Poll::Pending;
-        }
         let state = self.state_now();
         let core = &state.event_loop.core;
         let place = core.awaiting(cx.waker());
@@ -149,13 +155,17 @@ impl<T: 'static> Future<T> {
 
     /// Has the task that polls it, with its own waker, scheduled when it is done. False if it is
     /// polled in another way.
-    #[inline]
+    #[inline(always)] // into `poll_undone`
     fn register_task(&self, state: &State<T>, waker: &Waker) -> bool {
         let core = &state.event_loop.core;
         core.in_step_polled_with(waker, |task| {
             let key = state.new_key();
             self.registration.set(key as usize);
-            task.part().wait_for(self.cell.clone(), key, core.scope());
+            let part = task.part();
+            match core.scope() {
+                None if !part.waits() => part.wait_first(self.cell.clone(), key),
+                scope => part.wait_for(self.cell.clone(), key, scope),
+            }
             state.add_task(key, task.clone());
         })
     }

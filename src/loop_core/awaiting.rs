@@ -50,7 +50,7 @@ impl Core {
 
     /// Calls `with` with the task that is being stepped, if it polls with its own waker. That runs no
     /// code of a user's.
-    #[inline]
+    #[inline(always)] // into the one place where it is called
     pub(crate) fn in_step_polled_with(&self, waker: &Waker, with: impl FnOnce(&Rc<dyn Stepper>)) -> bool {
         if self.stepping_waker.get() != identity(waker) {
             return false;

@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(super) outer_steps: RefCell<Vec<(Rc<dyn Stepper>, WakerIdentity)>>,
     /// The innermost scope whose body is being polled.
     scope: RefCell<Option<Rc<Scope>>>,
+    /// Whether there is one: asked often.
+    in_scope: Cell<bool>,
     moments: Cell<u64>,
     pub(super) running: Cell<bool>,
     pub(super) stopping: Cell<bool>,
@@ -119,6 +121,7 @@ impl Core {
             stepping_waker: Cell::new(NO_WAKER),
             outer_steps: RefCell::default(),
             scope: RefCell::new(None),
+            in_scope: Cell::new(false),
             moments: Cell::new(0),
             running: Cell::new(false),
             stopping: Cell::new(false),
@@ -282,7 +285,11 @@ impl Core {
 
     #[inline]
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {
-        self.scope.borrow().clone()
+        if self.in_scope.get() {
+            self.scope.borrow().clone()
+        } else {
+            None
+        }
     }
 
     /// Moments in the life of scopes, counted.
@@ -294,6 +301,7 @@ impl Core {
     /// Makes a scope the innermost one and returns what was that before.
     #[inline]
     pub(crate) fn exchange_scope(&self, scope: Option<Rc<Scope>>) -> Option<Rc<Scope>> {
+        self.in_scope.set(scope.is_some());
         self.scope.replace(scope)
     }
 

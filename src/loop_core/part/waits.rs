@@ -27,11 +27,13 @@ pub(super) struct FirstWait {
 }
 
 impl FirstWait {
+    /// There is none before.
     #[inline]
     fn set(&self, future: Rc<dyn Cancel>, registration: u32, step: u32) {
         self.registration.set(registration);
         self.step.set(step);
-        drop(self.future.replace(Some(future)));
+        let none = self.future.replace(Some(future));
+        std::mem::forget(none);
     }
 
     #[inline]
@@ -72,18 +74,17 @@ fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
 }
 
 impl TaskPart {
-    /// It waits for this future; `registration` tells it from others on the same one.
+    /// It waits for this future, in no scope, and for nothing else; `registration` tells it from others
+    /// on the same one.
     #[inline]
-    pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
-        if scope.is_none() && !self.waits() {
-            self.first_wait.set(future, registration, self.steps.get());
-            self.set(Flag::Waits, true);
-        } else {
-            self.wait_for_more(future, registration, scope);
-        }
+    pub(crate) fn wait_first(&self, future: Rc<dyn Cancel>, registration: u32) {
+        self.first_wait.set(future, registration, self.steps.get());
+        self.set(Flag::Waits, true);
     }
 
-    fn wait_for_more(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
+    /// It waits for this future, perhaps in a scope and among others.
+    #[inline(never)]
+    pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
         let wait = Wait {
             future,
             registration,
