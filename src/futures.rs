@@ -18,7 +18,7 @@ use crate::handles::Cancel;
 use crate::loop_core::LoopHandle;
 pub use awaits::Take;
 use state::finish_with;
-use state::{DoneCallback, Phase, Waiter, schedule_callback};
+use state::{DoneCallback, Phase, Stage, Waiter, schedule_callback};
 pub(crate) use state::{FutureCell, Kind, Outcome, State, finish, finish_with_result};
 
 /// A future that nobody but its holder completes.
@@ -205,14 +205,12 @@ impl<T: 'static> Future<T> {
     /// [`CancelledError`] if it was cancelled, [`InvalidStateError`] while it is pending.
     pub fn exception(&self) -> Result<Option<Exception>> {
         let state = self.state_now();
-        match &*state.phase() {
-            Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
-            Phase::Cancelled(exception) => Err(exception.clone()),
-            Phase::Failed(exception) => {
-                state.set_seen();
-                Ok(Some(exception.clone()))
-            }
-            Phase::Result(_) | Phase::Taken => Ok(None),
+        if !state.done() {
+            return Err(InvalidStateError::NotDone.into());
+        }
+        match state.cancelled_with() {
+            Some(exception) => Err(exception),
+            None => Ok(state.failure()),
         }
     }
 
@@ -326,11 +324,11 @@ impl<T> Drop for Future<T> {
 impl<T> fmt::Debug for Future<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state_now();
-        let outcome = match &*state.phase() {
-            Phase::Pending(_) => "pending",
-            Phase::Failed(_) => "failed",
-            Phase::Cancelled(_) => "cancelled",
-            Phase::Result(_) | Phase::Taken => "finished",
+        let outcome = match state.stage() {
+            Stage::Fresh | Stage::ForOneTask | Stage::Pending => "pending",
+            Stage::Failed => "failed",
+            Stage::Cancelled => "cancelled",
+            Stage::Finished | Stage::Lent => "finished",
         };
         f.debug_struct(state.kind.name())
             .field("state", &outcome)

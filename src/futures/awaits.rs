@@ -158,16 +158,18 @@ impl<T: 'static> Future<T> {
     #[inline(always)] // into `poll_undone`
     fn register_task(&self, state: &State<T>, waker: &Waker) -> bool {
         let core = &state.event_loop.core;
-        core.in_step_polled_with(waker, |task| {
-            let key = state.new_key();
-            self.registration.set(key as usize);
-            let part = task.part();
-            match core.scope() {
-                None if !part.waits() => part.wait_first(self.cell.clone(), key),
-                scope => part.wait_for(self.cell.clone(), key, scope),
-            }
-            state.add_task(key, task.clone());
-        })
+        let Some(task) = core.stepping_with(waker) else {
+            return false;
+        };
+        let key = state.new_key();
+        self.registration.set(key as usize);
+        let part = task.part();
+        match core.scope() {
+            None if !part.waits() => part.wait_first(self.cell.clone(), key),
+            scope => part.wait_for(self.cell.clone(), key, scope),
+        }
+        state.add_task(key, task);
+        true
     }
 
     /// An await that was waiting ends with a cancellation, whatever has become of the future.

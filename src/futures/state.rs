@@ -1,6 +1,6 @@
 //! What all futures have in common: pending with those who wait, or done with an outcome.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -82,10 +82,39 @@ pub(super) enum Phase<T> {
     Result(T),
     Failed(Exception),
     Cancelled(Exception),
+    /// The result is not here any more, or somebody looks at whatever it is.
     Taken,
 }
 
+/// Which phase it is, in a byte: that is asked often.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(super) enum Stage {
+    /// Pending, and nobody waits.
+    Fresh,
+    /// A task waits, and nobody else.
+    ForOneTask,
+    /// Pending in any other way.
+    Pending,
+    /// From here on it is done.
+    Finished,
+    /// Its result is being cloned.
+    Lent,
+    Failed,
+    Cancelled,
+}
+
 impl<T> Phase<T> {
+    #[inline]
+    fn stage(&self) -> Stage {
+        match self {
+            Phase::Pending(Few::None) => Stage::Fresh,
+            Phase::Pending(_) => Stage::Pending,
+            Phase::Failed(_) => Stage::Failed,
+            Phase::Cancelled(_) => Stage::Cancelled,
+            Phase::Result(_) | Phase::Taken => Stage::Finished,
+        }
+    }
+
     /// The task that waits, of a phase in which nobody else does.
     #[inline]
     fn into_lone_task(self) -> Option<(u32, Rc<dyn Stepper>)> {
@@ -114,10 +143,9 @@ impl<T> From<Outcome<T>> for Phase<T> {
 /// The part that all futures have in common.
 pub(crate) struct State<T> {
     pub(crate) event_loop: LoopHandle,
-    phase: RefCell<Phase<T>>,
-    /// Whether that is anything but `Pending`: asked often.
-    done: Cell<bool>,
+    phase: Cell<Phase<T>>,
     last_key: Cell<u32>,
+    stage: Cell<Stage>,
     /// Somebody has looked at the exception, or it is reported in another way.
     seen: Cell<bool>,
     pub(super) kind: Kind,
@@ -137,8 +165,8 @@ impl<T> State<T> {
     fn with(event_loop: LoopHandle, kind: Kind, phase: Phase<T>) -> State<T> {
         State {
             event_loop,
-            done: Cell::new(!matches!(phase, Phase::Pending(_))),
-            phase: RefCell::new(phase),
+            stage: Cell::new(phase.stage()),
+            phase: Cell::new(phase),
             last_key: Cell::new(0),
             seen: Cell::new(false),
             kind,
@@ -146,8 +174,13 @@ impl<T> State<T> {
     }
 
     #[inline]
+    pub(super) fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    #[inline]
     pub(crate) fn done(&self) -> bool {
-        self.done.get()
+        self.stage() >= Stage::Finished
     }
 
     /// Whether anybody may complete it, and not only its own task or operation.
@@ -160,44 +193,61 @@ impl<T> State<T> {
         matches!(self.kind, Kind::Operation | Kind::Yield)
     }
 
-    /// What it has come to, or those who wait.
-    pub(super) fn phase(&self) -> Ref<'_, Phase<T>> {
-        self.phase.borrow()
-    }
-
     pub(crate) fn is_cancelled(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Cancelled(_))
-    }
-
-    /// The error of a cancelled one.
-    pub(super) fn cancellation(&self) -> Option<CancelledError> {
-        match &*self.phase.borrow() {
-            Phase::Cancelled(exception) => exception.downcast_ref().cloned(),
-            _ => None,
-        }
+        self.stage() == Stage::Cancelled
     }
 
     /// Whether it has failed; that is not looking at the exception.
     #[inline]
     pub(crate) fn is_failed(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Failed(_))
+        self.stage() == Stage::Failed
     }
 
-    /// The exception of a failed one, which then counts as looked at.
-    pub(crate) fn failure(&self) -> Option<Exception> {
-        match &*self.phase.borrow() {
-            Phase::Failed(exception) => {
+    /// Looks at the phase, with no code of a user's.
+    #[inline]
+    fn look<R>(&self, look: impl FnOnce(&mut Phase<T>) -> R) -> R {
+        let mut phase = self.phase.replace(Phase::Taken);
+        let seen = look(&mut phase);
+        // What was there meanwhile holds nothing.
+        std::mem::forget(self.phase.replace(phase));
+        seen
+    }
+
+    /// The error of a cancelled one.
+    pub(super) fn cancellation(&self) -> Option<CancelledError> {
+        self.look(|phase| match phase {
+            Phase::Cancelled(exception) => exception.downcast_ref().cloned(),
+            _ => None,
+        })
+    }
+
+    /// The exception of a failed or cancelled one, which then counts as looked at.
+    fn raised(&self) -> Option<Exception> {
+        self.look(|phase| match phase {
+            Phase::Failed(exception) | Phase::Cancelled(exception) => {
                 self.set_seen();
                 Some(exception.clone())
             }
             _ => None,
-        }
+        })
+    }
+
+    /// The exception of a failed one, which then counts as looked at.
+    pub(crate) fn failure(&self) -> Option<Exception> {
+        self.is_failed().then(|| self.raised())?
+    }
+
+    /// That of a cancelled one.
+    pub(super) fn cancelled_with(&self) -> Option<Exception> {
+        self.is_cancelled().then(|| self.raised())?
     }
 
     /// Puts another outcome in the place of one that nobody is going to read any more.
     pub(super) fn renew(&self, outcome: Outcome<T>) {
+        let phase: Phase<T> = outcome.into();
         self.seen.set(false);
-        let old = self.phase.replace(outcome.into());
+        self.stage.set(phase.stage());
+        let old = self.phase.replace(phase);
         drop(old);
     }
 
@@ -220,116 +270,147 @@ impl<T> State<T> {
 
     /// Adds one who waits; nothing is added once it is done.
     pub(super) fn add_waiter(&self, waiter: Waiter<T>) {
-        if let Phase::Pending(waiters) = &mut *self.phase.borrow_mut() {
-            waiters.push(waiter);
+        if self.done() {
+            return;
         }
+        self.stage.set(Stage::Pending);
+        self.look(|phase| {
+            if let Phase::Pending(waiters) = phase {
+                waiters.push(waiter);
+            }
+        });
     }
 
     /// Adds a task of this loop; mostly it is the only one who waits.
-    #[inline]
+    #[inline(always)] // into the one place where it is called
     pub(super) fn add_task(&self, key: u32, task: Rc<dyn Stepper>) {
-        match &mut *self.phase.borrow_mut() {
-            Phase::Pending(waiters @ Few::None) => {
-                let none = std::mem::replace(waiters, Few::One(Waiter::Task(key, task)));
-                // The compiler would look for something to drop in it.
-                std::mem::forget(none);
-            }
-            Phase::Pending(waiters) => waiters.push(Waiter::Task(key, task)),
-            _ => {}
+        if self.stage() != Stage::Fresh {
+            return self.add_waiter(Waiter::Task(key, task));
         }
+        self.stage.set(Stage::ForOneTask);
+        let nobody = self
+            .phase
+            .replace(Phase::Pending(Few::One(Waiter::Task(key, task))));
+        // The compiler would look for something to drop in it.
+        std::mem::forget(nobody);
     }
 
     /// Takes the one who waits away, if it is a task with this key, and nobody else does.
     #[inline]
     pub(super) fn remove_lone_task(&self, key: u32) -> Option<Rc<dyn Stepper>> {
-        if self.done() {
+        if self.stage() != Stage::ForOneTask {
             return None;
         }
-        let phase = &mut *self.phase.borrow_mut();
-        match phase {
-            Phase::Pending(Few::One(Waiter::Task(its_key, _))) if *its_key == key => {
-                let before = std::mem::replace(phase, Phase::Pending(Few::None));
-                before.into_lone_task().map(|(_, task)| task)
+        match self.phase.replace(Phase::Pending(Few::None)).into_lone_task() {
+            Some((its_key, task)) if its_key == key => {
+                self.stage.set(Stage::Fresh);
+                Some(task)
             }
-            _ => None,
+            Some((its_key, task)) => {
+                let waiters = Few::One(Waiter::Task(its_key, task));
+                self.phase.set(Phase::Pending(waiters));
+                None
+            }
+            None => None,
         }
     }
 
     pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
-        // Asked first, for a result that is being cloned is borrowed, and its `clone` may come here.
         if self.done() {
             return None;
         }
-        match &mut *self.phase.borrow_mut() {
-            Phase::Pending(waiters) => waiters.remove(|waiter| waiter.key() == key),
-            _ => None,
-        }
+        self.look(|phase| {
+            let Phase::Pending(waiters) = phase else {
+                return None;
+            };
+            let removed = waiters.remove(|waiter| waiter.key() == key);
+            if waiters.is_empty() {
+                self.stage.set(Stage::Fresh);
+            }
+            removed
+        })
     }
 
     pub(crate) fn has_waiter(&self, key: u32) -> bool {
-        match &*self.phase.borrow() {
+        self.look(|phase| match phase {
             Phase::Pending(waiters) => waiters.as_slice().iter().any(|waiter| waiter.key() == key),
             _ => false,
-        }
+        })
     }
 
     pub(super) fn has_callback(&self) -> bool {
-        match &*self.phase.borrow() {
+        self.look(|phase| match phase {
             Phase::Pending(waiters) => waiters
                 .as_slice()
                 .iter()
                 .any(|waiter| matches!(waiter, Waiter::Callback(..))),
             _ => false,
-        }
+        })
     }
 
     /// The one who waits, if it is a task that goes on, and nobody else.
     pub(crate) fn lone_task(&self) -> Option<Rc<dyn Stepper>> {
-        match &*self.phase.borrow() {
+        self.look(|phase| match phase {
             Phase::Pending(waiters) => match waiters.as_slice() {
                 [Waiter::Task(_, task)] if task.is_unfinished() => Some(task.clone()),
                 _ => None,
             },
             _ => None,
+        })
+    }
+
+    /// What there is to say of one that has no result.
+    #[cold]
+    fn without_result(&self) -> Exception {
+        match self.raised() {
+            Some(exception) => exception,
+            None if self.stage() == Stage::Lent => InvalidStateError::InUse.into(),
+            None => InvalidStateError::NotDone.into(),
         }
     }
 
+    #[inline]
     pub(super) fn copy_result(&self) -> Result<T>
     where
         T: Clone,
     {
-        match &*self.phase.borrow() {
-            Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
-            Phase::Result(value) => Ok(value.clone()),
-            Phase::Taken => Err(InvalidStateError::Taken.into()),
-            Phase::Failed(exception) | Phase::Cancelled(exception) => {
-                self.set_seen();
-                Err(exception.clone())
+        /// Gives back what was lent, also if cloning it panics.
+        struct Lent<'a, T>(&'a State<T>, Option<T>);
+        impl<T> Drop for Lent<'_, T> {
+            #[inline]
+            fn drop(&mut self) {
+                if let Some(value) = self.1.take() {
+                    std::mem::forget(self.0.phase.replace(Phase::Result(value)));
+                }
+                self.0.stage.set(Stage::Finished);
             }
+        }
+        if self.stage() != Stage::Finished {
+            return Err(self.without_result());
+        }
+        let Phase::Result(value) = self.phase.replace(Phase::Taken) else {
+            return Err(InvalidStateError::Taken.into());
+        };
+        self.stage.set(Stage::Lent);
+        let lent = Lent(self, Some(value));
+        match &lent.1 {
+            Some(value) => Ok(value.clone()),
+            None => Err(InvalidStateError::Taken.into()),
         }
     }
 
+    #[inline]
     pub(super) fn take_result(&self) -> Result<T> {
-        // Borrowed only where the value's own `clone` has come back here: there it has to stay.
-        let mut phase = self
-            .phase
-            .try_borrow_mut()
-            .map_err(|_| InvalidStateError::InUse)?;
-        match &mut *phase {
-            Phase::Pending(_) => Err(InvalidStateError::NotDone.into()),
-            Phase::Taken => Err(InvalidStateError::Taken.into()),
-            Phase::Failed(exception) | Phase::Cancelled(exception) => {
-                self.set_seen();
-                Err(exception.clone())
+        if self.stage() != Stage::Finished {
+            return Err(self.without_result());
+        }
+        match self.phase.replace(Phase::Taken) {
+            Phase::Result(value) => Ok(value),
+            // There is nothing else, and so nothing to drop.
+            other => {
+                std::mem::forget(other);
+                Err(InvalidStateError::Taken.into())
             }
-            result => match std::mem::replace(result, Phase::Taken) {
-                Phase::Result(value) => Ok(value),
-                // There is nothing else, and so nothing to drop.
-                other => {
-                    std::mem::forget(other);
-                    Err(InvalidStateError::Taken.into())
-                }
-            },
         }
     }
 
@@ -431,37 +512,35 @@ pub(super) fn finish_with<T: 'static>(
     state: &State<T>,
     outcome: impl FnOnce() -> Phase<T>,
 ) -> Result<(), InvalidStateError> {
-    if state.done.replace(true) {
+    let before = state.stage();
+    if before >= Stage::Finished {
         return Err(InvalidStateError::AlreadyDone);
     }
+    let phase = outcome();
+    state.stage.set(phase.stage());
     // Mostly there is a task that waits, or nobody: the rest is not made part of the caller.
-    let mut phase = state.phase.borrow_mut();
-    match &*phase {
-        Phase::Pending(Few::One(Waiter::Task(..))) if state.kind != Kind::Operation => {
-            let before = std::mem::replace(&mut *phase, outcome());
-            drop(phase);
-            if let Some((key, task)) = before.into_lone_task() {
+    match before {
+        Stage::ForOneTask if state.kind != Kind::Operation => {
+            if let Some((key, task)) = state.phase.replace(phase).into_lone_task() {
                 let future = Rc::as_ptr(cell).cast();
                 state.event_loop.core.wake_awaiting(task, future, key);
             }
         }
-        Phase::Pending(Few::None) if state.kind != Kind::Operation => {
-            // As above, nothing in it needs to be dropped.
-            std::mem::forget(std::mem::replace(&mut *phase, outcome()));
+        Stage::Fresh if state.kind != Kind::Operation => {
+            std::mem::forget(state.phase.replace(phase));
         }
-        _ => {
-            let before = std::mem::replace(&mut *phase, outcome());
-            drop(phase);
-            if let Phase::Pending(waiters) = before {
-                tell(cell, state, waiters);
-            }
-        }
+        _ => tell(cell, state, phase),
     }
     Ok(())
 }
 
-/// Tells those who wait that it is done, and the cell if it is an operation.
-fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, waiters: Few<Waiter<T>>) {
+/// Puts the outcome in its place, tells those who wait that it is done, and the cell if it is an
+/// operation.
+#[inline(never)]
+fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, outcome: Phase<T>) {
+    let Phase::Pending(waiters) = state.phase.replace(outcome) else {
+        return;
+    };
     if state.kind == Kind::Operation {
         cell.release();
     }
@@ -487,6 +566,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn a_future_is_small() {
-        assert_eq!(size_of::<super::State<()>>(), 48);
+        assert_eq!(size_of::<super::State<()>>(), 40);
     }
 }

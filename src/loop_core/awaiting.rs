@@ -22,18 +22,25 @@ pub(crate) enum Awaiting {
 }
 
 impl Core {
+    /// Looks at the task that is being stepped; nothing else does meanwhile.
+    #[inline]
+    fn with_stepping<R>(&self, look: impl FnOnce(Option<&Rc<dyn Stepper>>) -> R) -> R {
+        let stepping = self.stepping.take();
+        let seen = look(stepping.as_ref());
+        // What was there meanwhile is nothing.
+        std::mem::forget(self.stepping.replace(stepping));
+        seen
+    }
+
     /// Whether this task is being stepped, inside of all others.
     pub(super) fn is_stepping(&self, task: &Rc<dyn Stepper>) -> bool {
-        let stepping = self.stepping.borrow();
-        stepping
-            .as_ref()
-            .is_some_and(|stepping| Rc::ptr_eq(stepping, task))
+        self.with_stepping(|stepping| stepping.is_some_and(|stepping| Rc::ptr_eq(stepping, task)))
     }
 
     /// The task that is being stepped, whoever polls inside it.
     #[inline]
     pub(crate) fn stepping(&self) -> Option<Rc<dyn Stepper>> {
-        self.stepping.borrow().clone()
+        self.with_stepping(|stepping| stepping.cloned())
     }
 
     /// Where an await that is polled with this waker is.
@@ -41,53 +48,41 @@ impl Core {
     pub(crate) fn awaiting(&self, waker: &Waker) -> Awaiting {
         if self.stepping_waker.get() == identity(waker) {
             Awaiting::InTask
-        } else if self.stepping.borrow().is_some() {
+        } else if self.with_stepping(|stepping| stepping.is_some()) {
             Awaiting::InsideTask
         } else {
             Awaiting::Elsewhere
         }
     }
 
-    /// Calls `with` with the task that is being stepped, if it polls with its own waker. That runs no
-    /// code of a user's.
-    #[inline(always)] // into the one place where it is called
-    pub(crate) fn in_step_polled_with(&self, waker: &Waker, with: impl FnOnce(&Rc<dyn Stepper>)) -> bool {
-        if self.stepping_waker.get() != identity(waker) {
-            return false;
-        }
-        let stepping = self.stepping.borrow();
-        stepping.as_ref().map(with).is_some()
+    /// The task that is being stepped, if it polls with its own waker.
+    #[inline]
+    pub(crate) fn stepping_with(&self, waker: &Waker) -> Option<Rc<dyn Stepper>> {
+        (self.stepping_waker.get() == identity(waker)).then(|| self.stepping())?
     }
 
     /// Where the future of the task is that is being stepped.
-    #[inline]
     pub(crate) fn stepping_at(&self) -> *const () {
-        let stepping = self.stepping.borrow();
-        let task = stepping.as_ref().map(Rc::as_ptr);
-        task.map_or(std::ptr::null(), <*const dyn Stepper>::cast)
+        let task = self.stepping();
+        task.map_or(std::ptr::null(), |task| Rc::as_ptr(&task).cast())
     }
 
     /// An await that has suspended goes on: takes the cancellation that is due at it, if there is one.
     pub(crate) fn take_cancellation(&self) -> Option<CancelledError> {
-        // No code of a user's runs in there.
-        let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.part();
-        part.take_cancellation(self.scope().as_ref())
+        self.stepping()?.part().take_cancellation(self.scope().as_ref())
     }
 
     /// An await that had suspended goes on: the number of its task, if a cancellation that this had
     /// passed on has arrived.
     pub(crate) fn resumed(&self) -> Option<u64> {
-        let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.part();
+        let task = self.stepping()?;
+        let part = task.part();
         part.resumed(self.scope().as_ref()).then_some(part.number)
     }
 
     /// An await begins: takes the cancellation that is to be delivered once more.
     pub(crate) fn take_again(&self) -> Option<CancelledError> {
-        let stepping = self.stepping.borrow();
-        let part = stepping.as_ref()?.part();
-        part.take_again(self.scope().as_ref())
+        self.stepping()?.part().take_again(self.scope().as_ref())
     }
 
     /// A future that a task waited for is done.

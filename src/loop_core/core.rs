@@ -71,7 +71,7 @@ pub(crate) struct Core {
     pub(super) tasks: Cell<usize>,
     tasks_made: Cell<u64>,
     /// The task that is being stepped, and the waker it is polled with.
-    pub(super) stepping: RefCell<Option<Rc<dyn Stepper>>>,
+    pub(super) stepping: Cell<Option<Rc<dyn Stepper>>>,
     pub(super) stepping_waker: Cell<WakerIdentity>,
     /// The steps around that one, if it was begun eagerly.
     pub(super) outer_steps: RefCell<Vec<(Rc<dyn Stepper>, WakerIdentity)>>,
@@ -117,7 +117,7 @@ impl Core {
             owned: RefCell::default(),
             tasks: Cell::new(0),
             tasks_made: Cell::new(0),
-            stepping: RefCell::new(None),
+            stepping: Cell::new(None),
             stepping_waker: Cell::new(NO_WAKER),
             outer_steps: RefCell::default(),
             scope: RefCell::new(None),
@@ -259,7 +259,7 @@ impl Core {
     /// making it.
     pub(crate) fn runnables(&self) -> Vec<Rc<dyn Owned>> {
         let (owned, ready) = (self.owned.borrow(), self.ready.borrow());
-        let (inner, outer) = (self.stepping.borrow(), self.outer_steps.borrow());
+        let (inner, outer) = (self.stepping(), self.outer_steps.borrow());
         let stepping = outer.iter().map(|(task, _)| task).chain(inner.as_ref());
         let stepping = stepping.map(|task| task.clone() as Rc<dyn Owned>);
         let ready = ready.steps().map(|step| step.clone() as Rc<dyn Owned>);

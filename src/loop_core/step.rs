@@ -54,7 +54,7 @@ impl Core {
     #[inline]
     fn set_stepping(&self, task: Rc<dyn Stepper>, waker: WakerIdentity) {
         self.stepping_waker.set(waker);
-        *self.stepping.borrow_mut() = Some(task);
+        self.stepping.set(Some(task));
     }
 
     /// The step is over.
@@ -62,7 +62,7 @@ impl Core {
     fn clear_stepping(&self) {
         self.stepping_waker.set(NO_WAKER);
         // Whoever steps it has it too: nothing is dropped but the reference.
-        *self.stepping.borrow_mut() = None;
+        self.stepping.set(None);
     }
 
     /// Another task's step is begun inside of one. False if none is being made.
@@ -80,7 +80,7 @@ impl Core {
         let outer = self.outer_steps.borrow_mut().pop();
         if let Some((task, waker)) = outer {
             self.stepping_waker.set(waker);
-            self.stepping.replace(Some(task));
+            self.stepping.set(Some(task));
         }
     }
 }
