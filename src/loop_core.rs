@@ -249,7 +249,7 @@ impl LoopHandle {
         let poll_left_out = ready && !stopping && mode != Mode::ByHand && core.may_leave_poll_out();
         if !poll_left_out {
             // 4. Wait for I/O. 5. Each ready direction becomes a ready job.
-            if ready || stopping {
+            if ready || stopping || (mode != Mode::ByHand && core.expects_letters()) {
                 self.poll(Some(Duration::ZERO), false)?;
             } else {
                 self.wait(mode)?;

@@ -93,6 +93,8 @@ pub(crate) struct Core {
     pub(super) poll_bound: PollBound,
     /// An empty `Vec` to exchange for the inbox's.
     letters: RefCell<Vec<Letter>>,
+    /// Several came at once the last time that there were any, and the loop has not waited since.
+    many_letters: Cell<bool>,
     pub(super) scratch: RefCell<Vec<u8>>,
     /// The future of a send that completed at once, to be given again (see `LoopHandle::sent`). Its type
     /// is of a room above this one.
@@ -132,6 +134,7 @@ impl Core {
             refusing: Cell::new(false),
             poll_bound: PollBound::new(),
             letters: RefCell::default(),
+            many_letters: Cell::new(false),
             scratch: RefCell::default(),
             sent: RefCell::default(),
         }
@@ -187,6 +190,7 @@ impl Core {
 
     fn take_letters(&self) {
         let mut letters = self.inbox.take(self.letters.take());
+        self.many_letters.set(letters.len() > 1);
         for letter in letters.drain(..) {
             match letter {
                 Letter::Callback(callback) => {
@@ -196,6 +200,12 @@ impl Core {
             }
         }
         self.letters.replace(letters);
+    }
+
+    /// Whether the next letters are probably on their way: then it costs both sides less to look once
+    /// more than to fall asleep. Not under another clock than the real one.
+    pub(super) fn expects_letters(&self) -> bool {
+        self.many_letters.take() && matches!(self.clock, LoopClock::Real(_))
     }
 
     /// Whether this tick may do without a poll, something being ready. Not under another clock
@@ -355,5 +365,34 @@ impl Home for Core {
         if let Some(runnable) = runnable {
             runnable.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::FakeClock;
+
+    /// Has letters read, as many as were sent since the last time, and asks whether more are expected.
+    fn expects_more_after(event_loop: &LoopHandle, letters: usize) -> bool {
+        let sender = event_loop.threadsafe_handle();
+        let send = move || (0..letters).for_each(|_| sender.call_soon_threadsafe(|| ()).unwrap());
+        std::thread::spawn(send).join().unwrap();
+        event_loop.core.read_inbox();
+        event_loop.core.expects_letters()
+    }
+
+    #[test]
+    fn more_letters_are_expected_once_after_several() {
+        let event_loop = LoopHandle::new(None).unwrap();
+        assert!(!expects_more_after(&event_loop, 1));
+        assert!(expects_more_after(&event_loop, 2));
+        assert!(!event_loop.core.expects_letters());
+    }
+
+    #[test]
+    fn under_a_fake_clock_letters_change_no_tick() {
+        let event_loop = LoopHandle::new(Some(Box::new(FakeClock::new()))).unwrap();
+        assert!(!expects_more_after(&event_loop, 2));
     }
 }
