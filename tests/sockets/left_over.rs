@@ -142,6 +142,39 @@ fn a_receive_that_lost_a_select_gets_what_its_stream_holds_through_its_clone() {
 }
 
 #[test]
+fn a_receive_that_lost_a_select_does_not_overtake_the_one_before_it() {
+    let event_loop = EventLoop::new().unwrap();
+    let (near, far) = pair();
+    let stream = Source::new(Buffered {
+        socket: near.into_inner().unwrap(),
+        buffer: RefCell::default(),
+    })
+    .unwrap();
+    let first = event_loop.sock_recv(&stream, 3);
+    first.add_done_callback(|_| ());
+    let second = event_loop.sock_recv(&stream, 3);
+    let (kept, signal) = (second.clone(), event_loop.create_future::<()>());
+    let signalled = signal.clone();
+    let task = event_loop.create_task(async move {
+        match select(signalled, second).await {
+            Either::Left((_, lost)) => drop(lost),
+            Either::Right(_) => panic!("there was nothing to receive"),
+        }
+        // Before the system can be asked again.
+        send(&far, b"abc");
+        Ok(far)
+    });
+    settle(&event_loop);
+    event_loop.call_soon(move || signal.set_result(()).unwrap());
+    let far = event_loop.run_until_complete(task.take()).unwrap();
+    settle(&event_loop);
+    assert_eq!(first.result().unwrap(), b"abc");
+    assert!(!kept.done());
+    send(&far, b"def");
+    assert_eq!(event_loop.run_until_complete(kept).unwrap(), b"def");
+}
+
+#[test]
 fn a_loop_that_is_never_idle_forgets_the_sources_that_come_and_go() {
     // Real time, for only there polls are left out; what is told to the system late is told.
     let event_loop = EventLoop::new().unwrap();
