@@ -54,7 +54,8 @@ impl Core {
     #[inline]
     fn set_stepping(&self, task: Rc<dyn Stepper>, waker: WakerIdentity) {
         self.stepping_waker.set(waker);
-        self.stepping.set(Some(task));
+        // There was none (see `suspend_stepping`), and so there is nothing to drop.
+        std::mem::forget(self.stepping.replace(Some(task)));
     }
 
     /// The step is over.
@@ -62,7 +63,9 @@ impl Core {
     fn clear_stepping(&self) {
         self.stepping_waker.set(NO_WAKER);
         // Whoever steps it has it too: nothing is dropped but the reference.
-        self.stepping.set(None);
+        if let Some(task) = self.stepping.take() {
+            drop(task);
+        }
     }
 
     /// Another task's step is begun inside of one. False if none is being made.
