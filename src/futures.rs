@@ -1,10 +1,11 @@
 //! `Future<T>`: a result that may not exist yet, with callbacks (Python's `futures.py`).
 //!
 //! What a future is made of is a [`FutureCell`]: a plain one, a task with its coroutine, or an
-//! operation with its work. They share [`State`] (in `state.rs`), and differ in what `cancel` and
-//! an await mean. How one is awaited is in `awaits.rs`.
+//! operation with its work. They share [`State`] (in `state.rs`, and what it has come to in
+//! `phase.rs`), and differ in what `cancel` and an await mean. How one is awaited is in `awaits.rs`.
 
 mod awaits;
+mod phase;
 mod state;
 
 use std::borrow::Cow;
@@ -17,9 +18,10 @@ use crate::errors::{CancelledError, Exception, InvalidStateError, Result, Runtim
 use crate::handles::Cancel;
 use crate::loop_core::LoopHandle;
 pub use awaits::Take;
-use state::finish_with;
-use state::{DoneCallback, Phase, Stage, Waiter, schedule_callback};
-pub(crate) use state::{FutureCell, Kind, Outcome, State, finish, finish_with_result};
+pub(crate) use phase::Outcome;
+use phase::{DoneCallback, Phase, Stage, Waiter};
+pub(crate) use state::{FutureCell, Kind, State, finish, finish_with_result};
+use state::{finish_with, schedule_callback};
 
 /// A future that nobody but its holder completes.
 struct PlainCell<T> {

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::Future;
-use super::state::{Kind, State, Waiter};
+use super::phase::Waiter;
+use super::state::{Kind, State};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::handles::Cancel;
 use crate::loop_core::Awaiting;

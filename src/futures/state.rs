@@ -2,57 +2,14 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::task::Waker;
 
 use super::Future;
+use super::phase::{DoneCallback, Outcome, Phase, Stage, Waiter};
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result};
 use crate::few::Few;
 use crate::handles::{Cancel, TaskControl};
 use crate::hooks::ExceptionContext;
 use crate::loop_core::{LoopHandle, Stepper};
-
-/// What a future has come to.
-pub(crate) enum Outcome<T> {
-    Result(T),
-    Failed(Exception),
-    Cancelled(Exception),
-}
-
-impl<T> Outcome<T> {
-    pub(crate) fn cancelled(error: &CancelledError) -> Outcome<T> {
-        Outcome::Cancelled(error.clone().into())
-    }
-}
-
-impl<T> From<Result<T>> for Outcome<T> {
-    fn from(result: Result<T>) -> Outcome<T> {
-        match result {
-            Ok(value) => Outcome::Result(value),
-            Err(exception) => Outcome::Failed(exception),
-        }
-    }
-}
-
-/// A done callback.
-pub(super) type DoneCallback<T> = Box<dyn FnOnce(&Future<T>)>;
-
-/// Who is told when it is done, and the key of that registration (beside each, for so it takes no
-/// room of its own).
-pub(super) enum Waiter<T> {
-    /// A task of this loop that awaits it: it is scheduled, without any waker.
-    Task(u32, Rc<dyn Stepper>),
-    /// Anything else that polled it.
-    Waker(u32, Waker),
-    Callback(u32, DoneCallback<T>),
-}
-
-impl<T> Waiter<T> {
-    fn key(&self) -> u32 {
-        match self {
-            Waiter::Task(key, _) | Waiter::Waker(key, _) | Waiter::Callback(key, _) => *key,
-        }
-    }
-}
 
 /// What a future is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,71 +28,6 @@ impl Kind {
         match self {
             Kind::Future | Kind::Operation | Kind::Yield => "Future",
             Kind::Task => "Task",
-        }
-    }
-}
-
-/// Pending, or one of the outcomes. (An [`Outcome`] inside of it would take more room.)
-pub(super) enum Phase<T> {
-    /// Those who wait, in the order they came.
-    Pending(Few<Waiter<T>>),
-    Result(T),
-    Failed(Exception),
-    Cancelled(Exception),
-    /// The result is not here any more, or somebody looks at whatever it is.
-    Taken,
-}
-
-/// Which phase it is, in a byte: that is asked often.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub(super) enum Stage {
-    /// Pending, and nobody waits.
-    Fresh,
-    /// A task waits, and nobody else.
-    ForOneTask,
-    /// Pending in any other way.
-    Pending,
-    /// From here on it is done.
-    Finished,
-    /// Its result is being cloned.
-    Lent,
-    Failed,
-    Cancelled,
-}
-
-impl<T> Phase<T> {
-    #[inline]
-    fn stage(&self) -> Stage {
-        match self {
-            Phase::Pending(Few::None) => Stage::Fresh,
-            Phase::Pending(_) => Stage::Pending,
-            Phase::Failed(_) => Stage::Failed,
-            Phase::Cancelled(_) => Stage::Cancelled,
-            Phase::Result(_) | Phase::Taken => Stage::Finished,
-        }
-    }
-
-    /// The task that waits, of a phase in which nobody else does.
-    #[inline]
-    fn into_lone_task(self) -> Option<(u32, Rc<dyn Stepper>)> {
-        match self {
-            Phase::Pending(Few::One(Waiter::Task(key, task))) => Some((key, task)),
-            // There is nothing else, and so nothing that the compiler had better look for in it.
-            other => {
-                std::mem::forget(other);
-                None
-            }
-        }
-    }
-}
-
-impl<T> From<Outcome<T>> for Phase<T> {
-    #[inline]
-    fn from(outcome: Outcome<T>) -> Phase<T> {
-        match outcome {
-            Outcome::Result(value) => Phase::Result(value),
-            Outcome::Failed(exception) => Phase::Failed(exception),
-            Outcome::Cancelled(exception) => Phase::Cancelled(exception),
         }
     }
 }

@@ -90,6 +90,16 @@ impl Read for &Buffered {
     }
 }
 
+/// A connection whose near end is such a stream.
+fn buffered_pair() -> (Source<Buffered>, Source<Stream>) {
+    let (near, far) = pair();
+    let near = Buffered {
+        socket: near.into_inner().unwrap(),
+        buffer: RefCell::default(),
+    };
+    (Source::new(near).unwrap(), far)
+}
+
 #[cfg(unix)]
 impl std::os::fd::AsFd for Buffered {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
@@ -107,12 +117,7 @@ impl std::os::windows::io::AsSocket for Buffered {
 #[test]
 fn a_receive_that_lost_a_select_gets_what_its_stream_holds_through_its_clone() {
     let event_loop = EventLoop::new().unwrap();
-    let (near, far) = pair();
-    let stream = Source::new(Buffered {
-        socket: near.into_inner().unwrap(),
-        buffer: RefCell::default(),
-    })
-    .unwrap();
+    let (stream, far) = buffered_pair();
     let handle = event_loop.handle();
     let (first, second): (Future<()>, Future<()>) = (handle.create_future(), handle.create_future());
     let (signal, finish) = (first.clone(), second.clone());
@@ -144,12 +149,7 @@ fn a_receive_that_lost_a_select_gets_what_its_stream_holds_through_its_clone() {
 #[test]
 fn a_receive_that_lost_a_select_does_not_overtake_the_one_before_it() {
     let event_loop = EventLoop::new().unwrap();
-    let (near, far) = pair();
-    let stream = Source::new(Buffered {
-        socket: near.into_inner().unwrap(),
-        buffer: RefCell::default(),
-    })
-    .unwrap();
+    let (stream, far) = buffered_pair();
     let first = event_loop.sock_recv(&stream, 3);
     first.add_done_callback(|_| ());
     let second = event_loop.sock_recv(&stream, 3);
