@@ -15,10 +15,14 @@ use rustix::net::RecvFlags;
 use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-use crate::errors::{Exception, RuntimeError};
+#[cfg(unix)]
+use crate::errors::Exception;
+use crate::errors::RuntimeError;
 use crate::futures::{Future, Outcome};
 use crate::handles::Direction;
-use crate::loop_core::{LoopHandle, SCRATCH_LIMIT};
+use crate::loop_core::LoopHandle;
+#[cfg(unix)]
+use crate::loop_core::SCRATCH_LIMIT;
 use crate::selector::source::{Pollable, Source};
 use operation::{TryFirst, Work};
 

@@ -249,5 +249,5 @@ fn an_idle_connection_costs_a_few_hundred_bytes() {
         "{} bytes",
         each(with_callbacks)
     );
-    assert!(each(with_tasks) <= 650 + theirs, "{} bytes", each(with_tasks));
+    assert!(each(with_tasks) <= 580 + theirs, "{} bytes", each(with_tasks));
 }
