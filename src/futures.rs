@@ -183,7 +183,8 @@ impl<T: 'static> Future<T> {
     ///
     /// # Errors
     /// The exception of a failed future; [`CancelledError`] of a cancelled one;
-    /// [`InvalidStateError`] while it is pending, or when the result was taken.
+    /// [`InvalidStateError`] while it is pending, when the result was taken, or inside the result's
+    /// own `clone`.
     pub fn result(&self) -> Result<T>
     where
         T: Clone,

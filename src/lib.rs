@@ -50,8 +50,9 @@
 //! 1. What other threads have sent is taken in.
 //! 2. Timers that are due are moved to the ready queue, by deadline, equal ones in the order they
 //!    were made.
-//! 3. The timeout of the wait is worked out: 0 if anything is ready or a stop was asked; else until
-//!    the next timer; with no timer, without limit.
+//! 3. The timeout of the wait is worked out: 0 if anything is ready or a stop was asked, or once after
+//!    other threads have sent several callbacks; else until the next timer; with no timer, without
+//!    limit.
 //! 4. The loop waits for I/O.
 //! 5. Each ready direction of each source puts one job in the ready queue, readable before
 //!    writable.

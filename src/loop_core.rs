@@ -243,7 +243,8 @@ impl LoopHandle {
         core.read_inbox();
         // 2. Timers that are due become ready.
         core.move_due_timers();
-        // 3. How long may the loop wait? Not at all while something is ready or a stop is asked.
+        // 3. How long may the loop wait? Not at all while something is ready or a stop is asked, and
+        // once more after other threads have sent several letters.
         let ready = !core.ready.borrow().is_empty();
         let stopping = core.stopping.get();
         let poll_left_out = ready && !stopping && mode != Mode::ByHand && core.may_leave_poll_out();

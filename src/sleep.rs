@@ -24,6 +24,13 @@ impl FutureCell<()> for Sleep {
         &self.state
     }
 
+    fn polled(self: Rc<Self>) {
+        if self.state.event_loop.is_closed() {
+            // Its timer went with the loop.
+            self.abandon();
+        }
+    }
+
     fn keep(self: Rc<Self>) {
         self.kept.keep(&self.state.event_loop, self.clone());
     }

@@ -94,7 +94,7 @@ pub enum InvalidStateError {
     Taken,
     /// A task's future or an operation's future is completed by nobody but the task or operation.
     NotYours,
-    /// The result is being read at this moment (`Clone::clone` of the result moved it out).
+    /// The result is being read at this moment: it was asked for in its own `Clone::clone`.
     InUse,
 }
 

@@ -67,9 +67,9 @@ pub(super) enum Phase<T> {
 pub(super) enum Stage {
     /// Pending, and nobody waits.
     Fresh,
-    /// A task waits, and nobody else.
+    /// Nobody but one task has waited since it was fresh.
     ForOneTask,
-    /// Pending in any other way.
+    /// Pending with whoever it may be.
     Pending,
     /// From here on it is done.
     Finished,
@@ -91,17 +91,24 @@ impl<T> Phase<T> {
         }
     }
 
-    /// The task that waits, of a phase in which nobody else does.
+    /// The task that waits, of a future in the stage [`ForOneTask`](Stage::ForOneTask), and only then.
     #[inline]
     pub(super) fn into_lone_task(self) -> Option<(u32, Rc<dyn Stepper>)> {
         match self {
             Phase::Pending(Few::One(Waiter::Task(key, task))) => Some((key, task)),
-            // There is nothing else, and so nothing that the compiler had better look for in it.
             other => {
-                std::mem::forget(other);
+                other.forget();
                 None
             }
         }
+    }
+
+    /// Ends one that holds nothing. (To drop it is the same, but the compiler would look for something
+    /// to drop, which takes longer than all the rest.)
+    #[inline]
+    pub(super) fn forget(self) {
+        debug_assert!(matches!(self, Phase::Taken | Phase::Pending(Few::None)));
+        std::mem::forget(self);
     }
 }
 

@@ -100,8 +100,7 @@ impl<T> State<T> {
     fn look<R>(&self, look: impl FnOnce(&mut Phase<T>) -> R) -> R {
         let mut phase = self.phase.replace(Phase::Taken);
         let seen = look(&mut phase);
-        // What was there meanwhile holds nothing.
-        std::mem::forget(self.phase.replace(phase));
+        self.phase.replace(phase).forget();
         seen
     }
 
@@ -129,7 +128,7 @@ impl<T> State<T> {
         self.is_failed().then(|| self.raised())?
     }
 
-    /// That of a cancelled one.
+    /// The exception of a cancelled one, with whatever it was made of.
     pub(super) fn cancelled_with(&self) -> Option<Exception> {
         self.is_cancelled().then(|| self.raised())?
     }
@@ -180,11 +179,8 @@ impl<T> State<T> {
             return self.add_waiter(Waiter::Task(key, task));
         }
         self.stage.set(Stage::ForOneTask);
-        let nobody = self
-            .phase
-            .replace(Phase::Pending(Few::One(Waiter::Task(key, task))));
-        // The compiler would look for something to drop in it.
-        std::mem::forget(nobody);
+        let waiters = Few::One(Waiter::Task(key, task));
+        self.phase.replace(Phase::Pending(waiters)).forget();
     }
 
     /// Takes the one who waits away, if it is a task with this key, and nobody else does.
@@ -193,18 +189,14 @@ impl<T> State<T> {
         if self.stage() != Stage::ForOneTask {
             return None;
         }
-        match self.phase.replace(Phase::Pending(Few::None)).into_lone_task() {
-            Some((its_key, task)) if its_key == key => {
-                self.stage.set(Stage::Fresh);
-                Some(task)
-            }
-            Some((its_key, task)) => {
-                let waiters = Few::One(Waiter::Task(its_key, task));
-                self.phase.set(Phase::Pending(waiters));
-                None
-            }
-            None => None,
+        let (its_key, task) = self.phase.replace(Phase::Pending(Few::None)).into_lone_task()?;
+        if its_key == key {
+            self.stage.set(Stage::Fresh);
+            return Some(task);
         }
+        let waiters = Few::One(Waiter::Task(its_key, task));
+        self.phase.replace(Phase::Pending(waiters)).forget();
+        None
     }
 
     pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
@@ -272,7 +264,7 @@ impl<T> State<T> {
             #[inline]
             fn drop(&mut self) {
                 if let Some(value) = self.1.take() {
-                    std::mem::forget(self.0.phase.replace(Phase::Result(value)));
+                    self.0.phase.replace(Phase::Result(value)).forget();
                 }
                 self.0.stage.set(Stage::Finished);
             }
@@ -285,10 +277,7 @@ impl<T> State<T> {
         };
         self.stage.set(Stage::Lent);
         let lent = Lent(self, Some(value));
-        match &lent.1 {
-            Some(value) => Ok(value.clone()),
-            None => Err(InvalidStateError::Taken.into()),
-        }
+        lent.1.clone().ok_or_else(|| InvalidStateError::Taken.into())
     }
 
     #[inline]
@@ -298,9 +287,8 @@ impl<T> State<T> {
         }
         match self.phase.replace(Phase::Taken) {
             Phase::Result(value) => Ok(value),
-            // There is nothing else, and so nothing to drop.
             other => {
-                std::mem::forget(other);
+                other.forget();
                 Err(InvalidStateError::Taken.into())
             }
         }
@@ -419,7 +407,7 @@ pub(super) fn finish_with<T: 'static>(
             }
         }
         Stage::Fresh if state.kind != Kind::Operation => {
-            std::mem::forget(state.phase.replace(phase));
+            state.phase.replace(phase).forget();
         }
         _ => tell(cell, state, phase),
     }

@@ -27,8 +27,9 @@ impl Core {
     fn with_stepping<R>(&self, look: impl FnOnce(Option<&Rc<dyn Stepper>>) -> R) -> R {
         let stepping = self.stepping.take();
         let seen = look(stepping.as_ref());
-        // What was there meanwhile is nothing.
-        std::mem::forget(self.stepping.replace(stepping));
+        let none = self.stepping.replace(stepping);
+        debug_assert!(none.is_none());
+        std::mem::forget(none);
         seen
     }
 
@@ -63,8 +64,7 @@ impl Core {
 
     /// Where the future of the task is that is being stepped.
     pub(crate) fn stepping_at(&self) -> *const () {
-        let task = self.stepping();
-        task.map_or(std::ptr::null(), |task| Rc::as_ptr(&task).cast())
+        self.with_stepping(|stepping| stepping.map_or(std::ptr::null(), |task| Rc::as_ptr(task).cast()))
     }
 
     /// An await that has suspended goes on: takes the cancellation that is due at it, if there is one.

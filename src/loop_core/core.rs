@@ -93,7 +93,7 @@ pub(crate) struct Core {
     pub(super) poll_bound: PollBound,
     /// An empty `Vec` to exchange for the inbox's.
     letters: RefCell<Vec<Letter>>,
-    /// Several came at once the last time that there were any, and the loop has not waited since.
+    /// Several came at once, the last time that any did, and the loop has not looked for more yet.
     many_letters: Cell<bool>,
     pub(super) scratch: RefCell<Vec<u8>>,
     /// The future of a send that completed at once, to be given again (see `LoopHandle::sent`). Its type

@@ -73,7 +73,7 @@ pub(crate) struct Extra {
     pub(crate) cancellation: Option<CancelledError>,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
-    /// What it waits for beside the first.
+    /// What it waits for beside the first wait, or in a scope.
     more_waits: Vec<Wait>,
     by_wakers: Vec<WakerWait>,
     /// That list is cleared of what is over when it gets as long as this.

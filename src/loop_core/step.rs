@@ -55,7 +55,9 @@ impl Core {
     fn set_stepping(&self, task: Rc<dyn Stepper>, waker: WakerIdentity) {
         self.stepping_waker.set(waker);
         // There was none (see `suspend_stepping`), and so there is nothing to drop.
-        std::mem::forget(self.stepping.replace(Some(task)));
+        let none = self.stepping.replace(Some(task));
+        debug_assert!(none.is_none());
+        std::mem::forget(none);
     }
 
     /// The step is over.

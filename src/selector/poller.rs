@@ -219,14 +219,16 @@ impl Drop for Poller {
 
 #[cfg(unix)]
 fn borrowed(raw: &Raw) -> std::os::fd::BorrowedFd<'_> {
-    // SAFETY: as in `Poller::add`, the descriptor is open: its `Source` outlives the table's entry.
+    // SAFETY: as in `Poller::add`, the descriptor is open: its `Source` outlives the table's entry, and
+    // `set_blocking` is called while the object is still in it.
     // Where it was closed behind our back the system answers with an error, and nothing more.
     unsafe { std::os::fd::BorrowedFd::borrow_raw(*raw) }
 }
 
 #[cfg(windows)]
 fn borrowed(raw: &Raw) -> std::os::windows::io::BorrowedSocket<'_> {
-    // SAFETY: as in `Poller::add`, the socket is open: its `Source` outlives the table's entry.
+    // SAFETY: as in `Poller::add`, the socket is open: its `Source` outlives the table's entry, and
+    // `set_blocking` is called while the object is still in it.
     unsafe { std::os::windows::io::BorrowedSocket::borrow_raw(*raw) }
 }
 

@@ -294,7 +294,7 @@ impl<T: fmt::Debug> fmt::Debug for Source<T> {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
 mod tests {
     #[test]
     fn a_source_is_small() {

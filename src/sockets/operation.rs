@@ -138,6 +138,10 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
     }
 
     fn polled(self: Rc<Self>) {
+        if self.state.event_loop.is_closed() {
+            // Nothing can wake it any more, and the source may be another loop's by now.
+            return self.abandon();
+        }
         let untried = self.untried.replace(false);
         let core = &self.state.event_loop.core;
         if self.told.get() || (untried && self.is_first() && core.may_complete_at_once()) {

@@ -1,13 +1,16 @@
 //! A closed loop is inert: every public method answers, none panics.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::{Future as StdFuture, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use miniloop::{EventLoop, ExceptionContext, LoopHandle, RuntimeError};
+use miniloop::{EventLoop, ExceptionContext, Future, LoopHandle, RuntimeError};
 
-use crate::common::{Trace, capture_log, listener, pair};
+use crate::common::{Trace, capture_log, listener, pair, recv, send};
 use crate::support::{Drops, OnDrop, io_misuse, misuse, tick};
 
 fn closed_loop() -> EventLoop {
@@ -97,6 +100,35 @@ fn operations_on_a_closed_loop_have_already_failed() {
     let task = event_loop.create_task(async { Ok(1) });
     assert!(task.done());
     assert_eq!(misuse(task.result()), closed);
+}
+
+/// What an await on a closed loop gives, outside of it.
+fn poll_once<T: Clone + 'static>(future: &mut Future<T>) -> miniloop::Result<T> {
+    match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("it waits for a loop that is closed"),
+    }
+}
+
+#[test]
+fn what_was_not_done_when_the_loop_was_closed_fails_when_it_is_awaited() {
+    let event_loop = EventLoop::new().unwrap();
+    let ((near, far), (other, _far)) = (pair(), pair());
+    let told = Rc::new(RefCell::new(event_loop.sock_recv(&near, 9)));
+    let in_task = Rc::clone(&told);
+    event_loop.create_task(async move { poll_fn(|cx| Pin::new(&mut *in_task.borrow_mut()).poll(cx)).await });
+    tick(&event_loop);
+    send(&far, b"ping");
+    // It is told that there is something, and the step that is to receive it is never made.
+    tick(&event_loop);
+    let mut untold = event_loop.sock_recv(&other, 9);
+    let mut sleep = event_loop.sleep(Duration::from_secs(1));
+    event_loop.close().unwrap();
+    let closed = RuntimeError::LoopClosed;
+    assert_eq!(misuse(poll_once(&mut told.borrow_mut())), closed);
+    assert_eq!(misuse(poll_once(&mut untold)), closed);
+    assert_eq!(misuse(poll_once(&mut sleep)), closed);
+    assert_eq!(recv(&near, 9), b"ping", "nothing was taken from the socket");
 }
 
 #[test]

@@ -18,12 +18,12 @@ pub(crate) enum Flag {
     Again = 1 << 3,
     /// A scope around some of its awaits is cancelled.
     ScopeCancelled = 1 << 4,
-    /// There is a first wait,
+    /// There is a first wait.
     Waits = 1 << 5,
-    /// or others in the `Extra`.
-    MoreWaits = 1 << 7,
     /// There is an `Extra`.
     Extra = 1 << 6,
+    /// There are waits in the `Extra`.
+    MoreWaits = 1 << 7,
     // Those of a second byte. (Two bytes and not a word: to read a word of which a byte was written
     // just now takes as long as a dozen instructions.)
     /// Nothing can deliver the cancellation: the next step drops the coroutine instead.

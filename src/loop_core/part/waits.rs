@@ -33,6 +33,7 @@ impl FirstWait {
         self.registration.set(registration);
         self.step.set(step);
         let none = self.future.replace(Some(future));
+        debug_assert!(none.is_none());
         std::mem::forget(none);
     }
 
@@ -133,7 +134,7 @@ impl TaskPart {
         }
     }
 
-    /// Those of its waits that count, by the step and the scope they were polled in, in that order.
+    /// Those of its waits that count, for the step and the scope they were polled in; the oldest first.
     fn waits_that(&self, count: impl Fn(u32, Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
         if !self.waits() {
             return Vec::new();
