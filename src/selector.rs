@@ -272,7 +272,9 @@ impl Selector {
     ) -> bool {
         let changed = self.table.borrow_mut().change(key, direction, |side| {
             let is_first = side.is_first(operation);
-            side.signalled = if is_first { signalled } else { side.signalled };
+            if is_first {
+                side.signalled = signalled;
+            }
             is_first
         });
         changed == Some(true)

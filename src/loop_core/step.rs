@@ -64,7 +64,8 @@ impl Core {
     #[inline]
     fn clear_stepping(&self) {
         self.stepping_waker.set(NO_WAKER);
-        // Whoever steps it has it too: nothing is dropped but the reference.
+        // Whoever steps it has it too: nothing is dropped but the reference. (`set` would copy what is
+        // there, which is slow so soon after it was written.)
         if let Some(task) = self.stepping.take() {
             drop(task);
         }
