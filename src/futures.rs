@@ -144,15 +144,6 @@ impl<T: 'static> Future<T> {
         }))
     }
 
-    /// Makes a new future of one that is done and has no other handle; false if that is not so.
-    pub(crate) fn renew(&self, outcome: Outcome<T>) -> bool {
-        let alone = Rc::strong_count(&self.cell) == 1;
-        if alone {
-            self.cell.state().renew(outcome);
-        }
-        alone
-    }
-
     pub(crate) fn failed(event_loop: &LoopHandle, exception: impl Into<Exception>) -> Future<T> {
         let exception = exception.into();
         // What a closed loop refuses is not a failure to be reported: that would be without end.
@@ -309,6 +300,17 @@ impl<T: 'static> Future<T> {
     /// An awaitable that moves the result out; other handles then find it taken.
     pub fn take(self) -> Take<T> {
         Take { future: self }
+    }
+}
+
+impl Future<()> {
+    /// Makes one that has a result, and no other handle, as good as new; false if it has one.
+    pub(crate) fn renew(&self) -> bool {
+        let alone = Rc::strong_count(&self.cell) == 1;
+        if alone {
+            self.cell.state().give_back(());
+        }
+        alone
     }
 }
 

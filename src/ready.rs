@@ -75,8 +75,13 @@ impl<S: ?Sized> ReadyQueue<S> {
         self.one_more(Lane::Step);
     }
 
-    pub(crate) fn push_timer(&mut self) {
-        self.one_more(Lane::Timer);
+    /// So many timers are due, as `timers.rs` has them in order.
+    pub(crate) fn push_timers(&mut self, mut count: usize) {
+        while count > 0 {
+            let next = u32::try_from(count).unwrap_or(u32::MAX);
+            self.entries.push_back(Entry::Next(Lane::Timer, next));
+            count -= next as usize;
+        }
     }
 
     pub(crate) fn push_event(&mut self, event: IoEvent) {
@@ -168,8 +173,7 @@ mod tests {
         queue.push_step(Rc::new(1));
         queue.push_step(Rc::new(2));
         queue.push_callback(Box::new(|| ()));
-        queue.push_timer();
-        queue.push_timer();
+        queue.push_timers(2);
         queue.push_step(Rc::new(3));
         assert_eq!(batch(&mut queue), ["1", "2", "callback", "2 timers", "3"]);
     }
@@ -212,7 +216,7 @@ mod tests {
     fn a_position_names_one_callback_for_ever() {
         let mut queue = Queue::default();
         let first = queue.push_callback(Box::new(|| ()));
-        queue.push_timer();
+        queue.push_timers(1);
         let second = queue.push_callback(Box::new(|| ()));
         assert!(queue.cancel(second).is_some());
         assert_eq!(batch(&mut queue).len(), 3);

@@ -265,7 +265,7 @@ impl LoopHandle {
         let kept = &self.core.sent;
         if let Some(last) = &*kept.borrow()
             && let Some(last) = last.downcast_ref::<Future<()>>()
-            && last.renew(Outcome::Result(()))
+            && last.renew()
         {
             return last.clone();
         }

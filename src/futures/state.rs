@@ -133,13 +133,13 @@ impl<T> State<T> {
         self.is_cancelled().then(|| self.raised())?
     }
 
-    /// Puts another outcome in the place of one that nobody is going to read any more.
-    pub(super) fn renew(&self, outcome: Outcome<T>) {
-        let phase: Phase<T> = outcome.into();
-        self.seen.set(false);
-        self.stage.set(phase.stage());
-        let old = self.phase.replace(phase);
-        drop(old);
+    /// Gives one that is done with a result that result back, if it was taken.
+    pub(super) fn give_back(&self, result: T) {
+        self.look(|phase| {
+            if matches!(phase, Phase::Taken) {
+                *phase = Phase::Result(result);
+            }
+        });
     }
 
     pub(crate) fn set_seen(&self) {

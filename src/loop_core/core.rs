@@ -175,10 +175,7 @@ impl Core {
         // The clock may be anybody's code.
         let now = self.now();
         let moved = self.timers.borrow_mut().move_due(now);
-        if moved > 0 {
-            let mut ready = self.ready.borrow_mut();
-            (0..moved).for_each(|_| ready.push_timer());
-        }
+        self.ready.borrow_mut().push_timers(moved);
     }
 
     #[inline]
