@@ -224,11 +224,10 @@ impl<T> Source<T> {
     /// Its name in this loop, if it has one.
     #[inline]
     pub(crate) fn known_in(&self, selector: &Rc<Selector>) -> Option<SourceKey> {
-        let home = self.shared.home.take();
-        let known = home.as_ref().filter(|(home, _)| Rc::ptr_eq(home, selector));
-        let key = known.map(|(_, key)| *key);
-        self.shared.home.set(home);
-        key
+        let (home, key) = self.shared.home.take()?;
+        let known = Rc::ptr_eq(&home, selector).then_some(key);
+        self.shared.home.set(Some((home, key)));
+        known
     }
 
     /// Whether the next receive had better wait for readiness than try.
