@@ -34,8 +34,8 @@ impl<T: 'static> Future<T> {
         self.poll_undone(state, cx, read)
     }
 
-    /// The same where there is more to it. (The plain case of an await that begins, and has to wait, is
-    /// kept apart from all others, which are much longer.)
+    /// The same where there is more to it. (What is usual, an await that begins and has to wait, and one
+    /// of an operation, is kept apart from all the rest, which is much longer.)
     #[inline(never)]
     fn poll_undone(
         &self,
@@ -43,11 +43,36 @@ impl<T: 'static> Future<T> {
         cx: &mut Context<'_>,
         read: impl FnOnce(&State<T>, bool) -> Result<T>,
     ) -> Poll<Result<T>> {
-        let is_plain = state.kind == Kind::Future && !state.done() && self.registration.get() == 0;
-        if is_plain && !step_is_interrupted() && self.register_task(state, cx.waker()) {
-            return Poll::Pending;
+        if !state.done() && !step_is_interrupted() {
+            let is_first_poll = state.kind == Kind::Future && self.registration.get() == 0;
+            if is_first_poll && self.register_task(state, cx.waker()) {
+                return Poll::Pending;
+            }
+            if state.kind == Kind::Operation && state.event_loop.core.is_stepping_with(cx.waker()) {
+                if self.operation_waits(state, cx.waker()) {
+                    return Poll::Pending;
+                }
+                if state.done() {
+                    return Poll::Ready(read(state, Rc::strong_count(&self.cell) == 1));
+                }
+            }
         }
         self.poll_thoroughly(cx, read)
+    }
+
+    /// Polls an operation in a task's step that has nothing to deliver. True if the task waits for it
+    /// now.
+    #[inline(never)]
+    fn operation_waits(&self, state: &State<T>, waker: &Waker) -> bool {
+        if self.registration.get() != 0 {
+            self.end_registration();
+        }
+        self.cell.clone().polled();
+        let waits = !state.done() && self.register_task(state, waker);
+        if waits {
+            self.cell.clone().waited_for();
+        }
+        waits
     }
 
     #[inline(never)]
@@ -156,7 +181,7 @@ impl<T: 'static> Future<T> {
 
     /// Has the task that polls it, with its own waker, scheduled when it is done. False if it is
     /// polled in another way.
-    #[inline(always)] // into `poll_undone`
+    #[inline(always)] // into the short ways
     fn register_task(&self, state: &State<T>, waker: &Waker) -> bool {
         let core = &state.event_loop.core;
         let Some(task) = core.stepping_with(waker) else {

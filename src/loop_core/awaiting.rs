@@ -47,7 +47,7 @@ impl Core {
     /// Where an await that is polled with this waker is.
     #[inline]
     pub(crate) fn awaiting(&self, waker: &Waker) -> Awaiting {
-        if self.stepping_waker.get() == identity(waker) {
+        if self.is_stepping_with(waker) {
             Awaiting::InTask
         } else if self.with_stepping(|stepping| stepping.is_some()) {
             Awaiting::InsideTask
@@ -56,10 +56,16 @@ impl Core {
         }
     }
 
-    /// The task that is being stepped, if it polls with its own waker.
+    /// Whether a task is being stepped that polls with this waker, its own.
+    #[inline]
+    pub(crate) fn is_stepping_with(&self, waker: &Waker) -> bool {
+        self.stepping_waker.get() == identity(waker)
+    }
+
+    /// That task.
     #[inline]
     pub(crate) fn stepping_with(&self, waker: &Waker) -> Option<Rc<dyn Stepper>> {
-        (self.stepping_waker.get() == identity(waker)).then(|| self.stepping())?
+        self.is_stepping_with(waker).then(|| self.stepping())?
     }
 
     /// Where the future of the task is that is being stepped.
