@@ -123,12 +123,7 @@ impl<T> Future<T> {
     /// True if it was still waiting.
     fn end_registration(&self) -> bool {
         let key = self.registration.replace(0) as u32;
-        let state = self.cell.state();
-        if let Some(task) = state.remove_lone_task(key) {
-            task.part().stop_waiting_for(Rc::as_ptr(&self.cell).cast(), key);
-            return true;
-        }
-        let removed = state.remove_waiter(key);
+        let removed = self.cell.state().remove_waiter(key);
         if let Some(Waiter::Task(_, task)) = &removed {
             task.part().stop_waiting_for(Rc::as_ptr(&self.cell).cast(), key);
         }

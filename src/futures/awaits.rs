@@ -75,6 +75,7 @@ impl<T: 'static> Future<T> {
         waits
     }
 
+    /// The same in all cases.
     #[inline(never)]
     fn poll_thoroughly(
         &self,

@@ -183,23 +183,23 @@ impl<T> State<T> {
         self.phase.replace(Phase::Pending(waiters)).forget();
     }
 
-    /// Takes the one who waits away, if it is a task with this key, and nobody else does.
+    /// Takes one who waits away; mostly that is a task, and nobody else waits.
     #[inline]
-    pub(super) fn remove_lone_task(&self, key: u32) -> Option<Rc<dyn Stepper>> {
+    pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
         if self.stage() != Stage::ForOneTask {
-            return None;
+            return self.remove_one_of_many(key);
         }
         let (its_key, task) = self.phase.replace(Phase::Pending(Few::None)).into_lone_task()?;
         if its_key == key {
             self.stage.set(Stage::Fresh);
-            return Some(task);
+            return Some(Waiter::Task(key, task));
         }
         let waiters = Few::One(Waiter::Task(its_key, task));
         self.phase.replace(Phase::Pending(waiters)).forget();
         None
     }
 
-    pub(super) fn remove_waiter(&self, key: u32) -> Option<Waiter<T>> {
+    fn remove_one_of_many(&self, key: u32) -> Option<Waiter<T>> {
         if self.done() {
             return None;
         }
