@@ -28,7 +28,7 @@ use crate::contexts;
 use crate::errors::{Exception, Result, RuntimeError};
 use crate::handles::{Callback, Handle, SourceKey, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
-use crate::ready::{Entry, Lane};
+use crate::ready::{Batch, Entry, Lane, Run};
 use crate::selector::Selector;
 use crate::threadsafe::ThreadsafeHandle;
 pub(crate) use awaiting::{Awaiting, take_cancellation};
@@ -108,7 +108,7 @@ impl LoopHandle {
     }
 
     /// Schedules a callback that brings its context with it.
-    #[inline]
+    #[inline(always)] // a look, and a push
     pub(crate) fn schedule(&self, callback: Callback) -> Handle {
         if self.core.closed.get() {
             return self.refuse_callback(callback);
@@ -341,16 +341,27 @@ impl LoopHandle {
 
     fn run_batch(&self) {
         let core = &*self.core;
-        let entries = core.ready.borrow_mut().begin_batch();
-        for _ in 0..entries {
-            let entry = core.ready.borrow_mut().next();
-            match entry {
-                Some(Entry::Callback(callback)) => self.run_job(callback),
-                Some(Entry::Next(lane, count)) => (0..count).for_each(|_| self.run_next(lane)),
-                None => break,
-            }
+        let batch = core.ready.borrow_mut().begin_batch();
+        match batch {
+            Batch::Run(run) => self.run_some(run),
+            Batch::Entries(count) => (0..count).for_each(|_| self.run_entry()),
         }
         core.renew_completions();
+    }
+
+    #[inline]
+    fn run_entry(&self) {
+        let entry = self.core.ready.borrow_mut().next();
+        match entry {
+            Some(Entry::Callback(callback)) => self.run_job(callback),
+            Some(Entry::Next(run)) => self.run_some(run),
+            None => {}
+        }
+    }
+
+    /// Runs the next jobs of a lane.
+    fn run_some(&self, Run { lane, count }: Run) {
+        (0..count).for_each(|_| self.run_next(lane));
     }
 
     /// Runs the next job of a lane; a timer that was cancelled meanwhile is passed over.

@@ -2,9 +2,10 @@
 //!
 //! Most jobs are callbacks. The three other kinds (a task's step, a due timer, a ready source)
 //! wait in a lane of their own, and the queue only says "the next `n` of that lane": so a job is
-//! two words, and a step needs no box. (The lane of the timers is in `timers.rs`.) A callback is found
-//! again by its position, counted from the first job the queue ever held, which is all that a
-//! `Handle` needs for cancelling it.
+//! two words, and a step needs no box. (The lane of the timers is in `timers.rs`.) The last such run
+//! is still open: it is only counted, and enters the queue when something else comes after it. A
+//! callback is found again by its position, counted from the first entry the queue ever held, which is
+//! all that a `Handle` needs for cancelling it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,8 +15,22 @@ use crate::handles::{Callback, IoEvent};
 /// What the queue holds.
 pub(crate) enum Entry {
     Callback(Callback),
-    /// So many jobs of that lane.
-    Next(Lane, u32),
+    Next(Run),
+}
+
+/// So many jobs of that lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) lane: Lane,
+    pub(crate) count: u32,
+}
+
+/// What is run in one tick.
+pub(crate) enum Batch {
+    /// So many entries.
+    Entries(usize),
+    /// Nothing but this.
+    Run(Run),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,10 +45,10 @@ pub(crate) struct ReadyQueue<S: ?Sized> {
     entries: VecDeque<Entry>,
     steps: VecDeque<Rc<S>>,
     events: VecDeque<IoEvent>,
+    /// What comes after all entries.
+    open: Run,
     /// Position of the first entry.
     front: u64,
-    /// Entries before this position belong to the batch that is running.
-    batch_end: u64,
     /// How many batches there were, the empty ones included.
     batches: u64,
 }
@@ -44,8 +59,11 @@ impl<S: ?Sized> Default for ReadyQueue<S> {
             entries: VecDeque::new(),
             steps: VecDeque::new(),
             events: VecDeque::new(),
+            open: Run {
+                lane: Lane::Step,
+                count: 0,
+            },
             front: 0,
-            batch_end: 0,
             batches: 0,
         }
     }
@@ -53,18 +71,16 @@ impl<S: ?Sized> Default for ReadyQueue<S> {
 
 impl<S: ?Sized> ReadyQueue<S> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    #[inline]
-    fn end(&self) -> u64 {
-        self.front + self.entries.len() as u64
+        self.open.count == 0 && self.entries.is_empty()
     }
 
     /// Adds a callback and tells its position.
     #[inline]
     pub(crate) fn push_callback(&mut self, callback: Callback) -> u64 {
-        let position = self.end();
+        if self.open.count > 0 {
+            self.end_run();
+        }
+        let position = self.front + self.entries.len() as u64;
         self.entries.push_back(Entry::Callback(callback));
         position
     }
@@ -76,12 +92,8 @@ impl<S: ?Sized> ReadyQueue<S> {
     }
 
     /// So many timers are due, as `timers.rs` has them in order.
-    pub(crate) fn push_timers(&mut self, mut count: usize) {
-        while count > 0 {
-            let next = u32::try_from(count).unwrap_or(u32::MAX);
-            self.entries.push_back(Entry::Next(Lane::Timer, next));
-            count -= next as usize;
-        }
+    pub(crate) fn push_timers(&mut self, count: usize) {
+        (0..count).for_each(|_| self.one_more(Lane::Timer));
     }
 
     pub(crate) fn push_event(&mut self, event: IoEvent) {
@@ -89,15 +101,21 @@ impl<S: ?Sized> ReadyQueue<S> {
         self.one_more(Lane::Io);
     }
 
-    /// Counts up the last entry if it is of this lane and not part of the running batch.
     #[inline]
     fn one_more(&mut self, lane: Lane) {
-        let in_batch = self.end() <= self.batch_end;
-        match self.entries.back_mut() {
-            Some(Entry::Next(last, count)) if *last == lane && !in_batch && *count < u32::MAX => {
-                *count += 1;
-            }
-            _ => self.entries.push_back(Entry::Next(lane, 1)),
+        if self.open.lane != lane || self.open.count == u32::MAX {
+            self.end_run();
+            self.open.lane = lane;
+        }
+        self.open.count += 1;
+    }
+
+    /// Enters the open run, if there is one.
+    #[inline(never)]
+    fn end_run(&mut self) {
+        if self.open.count > 0 {
+            self.entries.push_back(Entry::Next(self.open));
+            self.open.count = 0;
         }
     }
 
@@ -107,15 +125,23 @@ impl<S: ?Sized> ReadyQueue<S> {
         match self.entries.get_mut(index)? {
             // The closure captures nothing, so that this box allocates nothing.
             Entry::Callback(callback) => Some(std::mem::replace(callback, Box::new(|| ()))),
-            Entry::Next(..) => None,
+            Entry::Next(_) => None,
         }
     }
 
-    /// What is ready now is the batch, of so many entries; later jobs are not part of it.
-    pub(crate) fn begin_batch(&mut self) -> usize {
-        self.batch_end = self.end();
+    /// What is ready now is the batch; later jobs are not part of it.
+    #[inline]
+    pub(crate) fn begin_batch(&mut self) -> Batch {
         self.batches += 1;
-        self.entries.len()
+        if self.entries.is_empty() {
+            let run = self.open;
+            self.open.count = 0;
+            return Batch::Run(run);
+        }
+        if self.open.count > 0 {
+            self.end_run();
+        }
+        Batch::Entries(self.entries.len())
     }
 
     /// Names the batch that is running, or was the last to run: each has another number.
@@ -126,6 +152,9 @@ impl<S: ?Sized> ReadyQueue<S> {
     /// Takes the first entry. Whoever takes it also takes the jobs of the lane that it stands for.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Entry> {
+        if self.entries.is_empty() {
+            self.end_run();
+        }
         let entry = self.entries.pop_front()?;
         self.front += 1;
         Some(entry)
@@ -154,17 +183,28 @@ mod tests {
 
     /// Takes a batch, and names its jobs.
     fn batch(queue: &mut Queue) -> Vec<String> {
+        let entries = match queue.begin_batch() {
+            Batch::Run(run) => return jobs(queue, run),
+            Batch::Entries(entries) => entries,
+        };
         let mut names = Vec::new();
-        for _ in 0..queue.begin_batch() {
+        for _ in 0..entries {
             match queue.next() {
-                Some(Entry::Next(Lane::Step, count)) => {
-                    names.extend((0..count).map(|_| queue.next_step().unwrap().to_string()));
-                }
-                Some(Entry::Next(_, count)) => names.push(format!("{count} timers")),
+                Some(Entry::Next(run)) => names.extend(jobs(queue, run)),
                 _ => names.push("callback".to_string()),
             }
         }
         names
+    }
+
+    fn jobs(queue: &mut Queue, Run { lane, count }: Run) -> Vec<String> {
+        match lane {
+            Lane::Step => (0..count)
+                .map(|_| queue.next_step().unwrap().to_string())
+                .collect(),
+            _ if count > 0 => vec![format!("{count} timers")],
+            _ => Vec::new(),
+        }
     }
 
     #[test]
@@ -181,11 +221,15 @@ mod tests {
     #[test]
     fn a_batch_does_not_grow_while_it_runs() {
         let mut queue = Queue::default();
+        queue.push_callback(Box::new(|| ()));
         queue.push_step(Rc::new(1));
-        assert_eq!(queue.begin_batch(), 1);
+        assert!(matches!(queue.begin_batch(), Batch::Entries(2)));
+        assert!(matches!(queue.next(), Some(Entry::Callback(_))));
         queue.push_step(Rc::new(2));
-        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Step, 1))));
-        assert_eq!(queue.next_step().as_deref(), Some(&1));
+        let Some(Entry::Next(run)) = queue.next() else {
+            panic!("there is a step");
+        };
+        assert_eq!(jobs(&mut queue, run), ["1"]);
         assert_eq!(batch(&mut queue), ["2"]);
         assert!(queue.is_empty());
     }
@@ -195,13 +239,28 @@ mod tests {
         let mut queue = Queue::default();
         queue.push_step(Rc::new(1));
         queue.push_step(Rc::new(2));
-        assert_eq!(queue.begin_batch(), 1);
-        assert!(matches!(queue.next(), Some(Entry::Next(Lane::Step, 2))));
+        assert!(matches!(queue.begin_batch(), Batch::Run(Run { count: 2, .. })));
         assert_eq!(queue.next_step().as_deref(), Some(&1));
         queue.push_step(Rc::new(3));
         queue.push_step(Rc::new(4));
         assert_eq!(queue.next_step().as_deref(), Some(&2));
         assert_eq!(batch(&mut queue), ["3", "4"]);
+    }
+
+    #[test]
+    fn without_batches_the_order_is_the_same() {
+        let mut queue = Queue::default();
+        queue.push_step(Rc::new(1));
+        queue.push_callback(Box::new(|| ()));
+        queue.push_step(Rc::new(2));
+        let mut names = Vec::new();
+        while let Some(entry) = queue.next() {
+            match entry {
+                Entry::Callback(_) => names.push("callback".to_string()),
+                Entry::Next(run) => names.extend(jobs(&mut queue, run)),
+            }
+        }
+        assert_eq!(names, ["1", "callback", "2"]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl LoopHandle {
     /// Asks a task that is not done to stop.
     pub(crate) fn cancel_task(&self, task: Rc<dyn Stepper>, error: &CancelledError) {
         let part = task.part();
-        part.cancel_requests.set(part.cancel_requests.get() + 1);
+        part.set_cancel_requests(part.cancel_requests() + 1);
         let error = &error.clone().of_task(part.number);
         part.keep_cancellation(error);
         // A step that is scheduled already may find another future done than those cancelled now.

@@ -36,14 +36,14 @@ impl LoopHandle {
             let entry = core.ready.borrow_mut().next();
             match entry {
                 Some(Entry::Callback(callback)) => self.guard(WHERE, || drop(callback)),
-                Some(Entry::Next(Lane::Step, count)) => {
-                    for _ in 0..count {
+                Some(Entry::Next(run)) if run.lane == Lane::Step => {
+                    for _ in 0..run.count {
                         let step = core.ready.borrow_mut().next_step();
                         self.guard(WHERE, || step.into_iter().for_each(Owned::abandon));
                     }
                 }
                 // Keys hold nothing.
-                Some(Entry::Next(Lane::Timer | Lane::Io, _)) => {}
+                Some(Entry::Next(_)) => {}
                 None => break,
             }
         }

@@ -17,12 +17,12 @@ use slotmap::Key;
 use super::scope::Scope;
 use crate::contexts::{self, Context};
 use crate::errors::CancelledError;
-use crate::handles::OwnedKey;
+use crate::handles::{Cancel, OwnedKey};
 use crate::threadsafe::RemoteWaker;
 use flags::begin_interrupted_step;
 pub(super) use flags::may_be_interrupted;
 pub(crate) use flags::{Flag, step_is_interrupted};
-use waits::{FirstWait, Wait, WakerWait};
+use waits::{Wait, WakerWait};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -47,16 +47,11 @@ pub(crate) enum Begun {
 #[repr(C)]
 pub(crate) struct TaskPart {
     pub(crate) number: u64,
-    /// What few tasks have.
-    extra: Cell<Option<Box<Extra>>>,
-    first_wait: FirstWait,
-    pub(crate) cancel_requests: Cell<u32>,
-    /// Scopes around some of its awaits that are cancelled.
-    scope_requests: Cell<u32>,
+    beyond: Cell<Beyond>,
     /// Its place among what the loop owns, from its first suspension on.
     pub(crate) key: Cell<OwnedKey>,
-    /// Counts the steps.
-    pub(crate) steps: Cell<u32>,
+    /// The key under which it waits, if that is all there is beyond.
+    registration: Cell<u32>,
     flags: [Cell<u8>; 2],
     pub(crate) phase: Cell<Phase>,
     /// It was woken while it was being stepped. The waker that is lent to the step sets this, and a
@@ -64,6 +59,21 @@ pub(crate) struct TaskPart {
     woken_in_step: AtomicBool,
 }
 
+/// What there is of a task beyond its bare life.
+enum Beyond {
+    /// A future of this crate that it waits for, by its own waker and in no scope: mostly nothing else.
+    Wait(Rc<dyn Cancel>),
+    /// All the rest, if there is any; then its waits are there too.
+    Extra(Option<Box<Extra>>),
+}
+
+impl Default for Beyond {
+    fn default() -> Beyond {
+        Beyond::Extra(None)
+    }
+}
+
+/// What few tasks have.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) name: Option<String>,
@@ -71,10 +81,14 @@ pub(crate) struct Extra {
     pub(crate) context: Option<Context>,
     /// What the last request is to be delivered as, if there is more to say than "cancelled".
     pub(crate) cancellation: Option<CancelledError>,
+    pub(crate) cancel_requests: u32,
+    /// Scopes around some of its awaits that are cancelled.
+    scope_requests: u32,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
-    /// What it waits for beside the first wait, or in a scope.
-    more_waits: Vec<Wait>,
+    waits: Vec<Wait>,
+    /// Counts the steps, those at least that something was waited for in.
+    steps: u32,
     by_wakers: Vec<WakerWait>,
     /// That list is cleared of what is over when it gets as long as this.
     next_clearing: usize,
@@ -87,30 +101,39 @@ impl TaskPart {
             phase: Cell::new(Phase::New),
             woken_in_step: AtomicBool::new(false),
             flags: [Cell::new(0), Cell::new(0)],
-            steps: Cell::new(0),
-            cancel_requests: Cell::new(0),
-            scope_requests: Cell::new(0),
+            registration: Cell::new(0),
             key: Cell::new(OwnedKey::null()),
             number,
-            first_wait: FirstWait::default(),
-            extra: Cell::new(None),
+            beyond: Cell::default(),
         }
     }
 
     /// Counts a scope around some of its awaits that is cancelled, or one that is over.
     pub(crate) fn count_scope(&self, cancelled: bool) {
-        let count = self.scope_requests.get();
-        let count = if cancelled {
-            count + 1
-        } else {
-            count.saturating_sub(1)
-        };
-        self.scope_requests.set(count);
+        let count = self.edit_extra(|extra| {
+            extra.scope_requests = if cancelled {
+                extra.scope_requests + 1
+            } else {
+                extra.scope_requests.saturating_sub(1)
+            };
+            extra.scope_requests
+        });
         self.set(Flag::ScopeCancelled, count > 0);
     }
 
     pub(crate) fn scope_requests(&self) -> u32 {
-        self.scope_requests.get()
+        self.with_extra(|extra| extra.scope_requests)
+    }
+
+    /// How often it was asked to stop, less the times that this was taken back.
+    pub(crate) fn cancel_requests(&self) -> u32 {
+        self.with_extra(|extra| extra.cancel_requests)
+    }
+
+    pub(crate) fn set_cancel_requests(&self, requests: u32) {
+        if requests != self.cancel_requests() {
+            self.edit_extra(|extra| extra.cancel_requests = requests);
+        }
     }
 
     #[inline]
@@ -130,7 +153,7 @@ impl TaskPart {
             self.set(Flag::Due, true);
         }
         self.phase.set(Phase::Stepping);
-        self.steps.set(self.steps.get().wrapping_add(1));
+        self.waits_get_older();
         begin_interrupted_step(self.is_interrupted());
         Begun::Yes
     }
@@ -181,19 +204,21 @@ impl TaskPart {
     /// Looks at what few tasks have, if this one has it.
     #[inline]
     fn with_extra<R: Default>(&self, look: impl FnOnce(&mut Extra) -> R) -> R {
-        if !self.is(Flag::Extra) {
-            return R::default();
+        if self.is(Flag::Extra) {
+            self.edit_extra(look)
+        } else {
+            R::default()
         }
-        let mut extra = self.extra.take();
-        let seen = extra.as_deref_mut().map(look);
-        self.extra.set(extra);
-        seen.unwrap_or_default()
     }
 
+    #[inline(never)]
     pub(crate) fn edit_extra<R>(&self, edit: impl FnOnce(&mut Extra) -> R) -> R {
-        let mut extra = self.extra.take().unwrap_or_default();
+        let mut extra = match self.beyond.take() {
+            Beyond::Extra(extra) => extra.unwrap_or_default(),
+            Beyond::Wait(future) => self.with_first_wait(future),
+        };
         let edited = edit(&mut extra);
-        self.extra.set(Some(extra));
+        self.beyond.set(Beyond::Extra(Some(extra)));
         self.set(Flag::Extra, true);
         edited
     }
@@ -324,6 +349,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn a_task_is_small() {
-        assert_eq!(size_of::<TaskPart>(), 64);
+        assert_eq!(size_of::<TaskPart>(), 40);
     }
 }

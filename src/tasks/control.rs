@@ -27,13 +27,13 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Tas
     }
 
     fn cancelling(&self) -> u32 {
-        self.part().cancel_requests.get() + self.part().scope_requests()
+        self.part().cancel_requests() + self.part().scope_requests()
     }
 
     fn uncancel(&self) -> u32 {
         let part = self.part();
-        let left = part.cancel_requests.get().saturating_sub(1);
-        part.cancel_requests.set(left);
+        let left = part.cancel_requests().saturating_sub(1);
+        part.set_cancel_requests(left);
         if left == 0 {
             part.set(Flag::MustCancel, false);
             part.set(Flag::Due, false);
@@ -46,7 +46,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> TaskControl for Tas
     }
 
     fn requests(&self) -> u32 {
-        self.part().cancel_requests.get()
+        self.part().cancel_requests()
     }
 
     fn done(&self) -> bool {

@@ -1,13 +1,12 @@
 //! What a task waits for: so that cancelling the task can cancel that.
 
-use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
-use super::{Flag, Scope, TaskPart};
+use super::{Beyond, Extra, Flag, Scope, TaskPart};
 use crate::few::remove_from;
 use crate::handles::Cancel;
 
-/// A future that the task is registered with.
+/// A future that the task is registered with, in its `Extra`.
 pub(super) struct Wait {
     future: Rc<dyn Cancel>,
     registration: u32,
@@ -16,42 +15,6 @@ pub(super) struct Wait {
     step: u32,
     /// The innermost scope it was polled in.
     scope: Option<Rc<Scope>>,
-}
-
-/// A place for one of them, that was polled in no scope: mostly the only one.
-#[derive(Default)]
-pub(super) struct FirstWait {
-    future: Cell<Option<Rc<dyn Cancel>>>,
-    registration: Cell<u32>,
-    step: Cell<u32>,
-}
-
-impl FirstWait {
-    /// There is none before.
-    #[inline]
-    fn set(&self, future: Rc<dyn Cancel>, registration: u32, step: u32) {
-        self.registration.set(registration);
-        self.step.set(step);
-        let none = self.future.replace(Some(future));
-        debug_assert!(none.is_none());
-        std::mem::forget(none);
-    }
-
-    #[inline]
-    fn take_if(&self, is_it: impl FnOnce(&Rc<dyn Cancel>, u32) -> bool) -> Option<Rc<dyn Cancel>> {
-        let future = self.future.take()?;
-        if is_it(&future, self.registration.get()) {
-            return Some(future);
-        }
-        self.future.set(Some(future));
-        None
-    }
-
-    fn get(&self) -> Option<(Rc<dyn Cancel>, u32)> {
-        let future = self.future.take()?;
-        self.future.set(Some(future.clone()));
-        Some((future, self.step.get()))
-    }
 }
 
 /// A future that something in the task has polled with a waker of its own, as `FuturesUnordered`
@@ -75,49 +38,89 @@ fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
 }
 
 impl TaskPart {
-    /// It waits for this future, in no scope, and for nothing else; `registration` tells it from others
-    /// on the same one.
+    /// It waits for this future, in no scope, and there is nothing else beyond; `registration` tells it
+    /// from others on the same one.
     #[inline]
     pub(crate) fn wait_first(&self, future: Rc<dyn Cancel>, registration: u32) {
-        self.first_wait.set(future, registration, self.steps.get());
+        self.registration.set(registration);
         self.set(Flag::Waits, true);
+        self.set(Flag::WaitIsCurrent, true);
+        let nothing = self.beyond.replace(Beyond::Wait(future));
+        debug_assert!(matches!(nothing, Beyond::Extra(None)));
+        std::mem::forget(nothing);
     }
 
     /// It waits for this future, perhaps in a scope and among others.
     #[inline(never)]
     pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
-        let wait = Wait {
-            future,
-            registration,
-            step: self.steps.get(),
-            scope,
-        };
-        self.edit_extra(|extra| extra.more_waits.push(wait));
+        self.edit_extra(|extra| {
+            extra.waits.push(Wait {
+                future,
+                registration,
+                step: extra.steps,
+                scope,
+            });
+        });
         self.set(Flag::MoreWaits, true);
     }
 
-    /// It does not any more.
+    /// A first `Extra`, with what it waits for.
+    pub(super) fn with_first_wait(&self, future: Rc<dyn Cancel>) -> Box<Extra> {
+        let mut extra = Box::new(Extra {
+            steps: 1,
+            ..Extra::default()
+        });
+        extra.waits.push(Wait {
+            future,
+            registration: self.registration.get(),
+            step: u32::from(self.is(Flag::WaitIsCurrent)),
+            scope: None,
+        });
+        self.set(Flag::Waits, false);
+        self.set(Flag::MoreWaits, true);
+        extra
+    }
+
+    /// A step is begun: what it waits for was not polled in that one.
     #[inline]
-    pub(crate) fn stop_waiting_for(&self, future: *const (), registration: u32) {
-        let is_it = |other: &Rc<dyn Cancel>, its_registration: u32| {
-            its_registration == registration && std::ptr::addr_eq(Rc::as_ptr(other), future)
-        };
-        match self.first_wait.take_if(is_it) {
-            Some(ended) => {
-                self.set(Flag::Waits, false);
-                drop(ended);
-            }
-            None if self.is(Flag::MoreWaits) => {
-                self.stop_one_of_more(|wait| is_it(&wait.future, wait.registration));
-            }
-            None => {}
+    pub(super) fn waits_get_older(&self) {
+        self.set(Flag::WaitIsCurrent, false);
+        if self.is(Flag::MoreWaits) {
+            self.edit_extra(|extra| extra.steps = extra.steps.wrapping_add(1));
         }
     }
 
-    fn stop_one_of_more(&self, is_it: impl Fn(&Wait) -> bool) {
+    /// It does not wait for this one any more.
+    #[inline]
+    pub(crate) fn stop_waiting_for(&self, future: *const (), registration: u32) {
+        if self.is(Flag::Waits) {
+            self.stop_only_wait(future, registration);
+        } else if self.is(Flag::MoreWaits) {
+            self.stop_one_of_more(future, registration);
+        }
+    }
+
+    #[inline]
+    fn stop_only_wait(&self, future: *const (), registration: u32) {
+        match self.beyond.take() {
+            Beyond::Wait(only)
+                if self.registration.get() == registration
+                    && std::ptr::addr_eq(Rc::as_ptr(&only), future) =>
+            {
+                self.set(Flag::Waits, false);
+                drop(only);
+            }
+            other => self.beyond.set(other),
+        }
+    }
+
+    #[inline(never)]
+    fn stop_one_of_more(&self, future: *const (), registration: u32) {
         let (ended, none_left) = self.edit_extra(|extra| {
-            let ended = remove_from(&mut extra.more_waits, is_it);
-            (ended, extra.more_waits.is_empty())
+            let ended = remove_from(&mut extra.waits, |wait| {
+                wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
+            });
+            (ended, extra.waits.is_empty())
         });
         self.set(Flag::MoreWaits, !none_left);
         drop(ended);
@@ -126,29 +129,26 @@ impl TaskPart {
     /// The end: it waits for nothing.
     pub(crate) fn stop_waiting(&self) {
         if self.take(Flag::Waits) {
-            drop(self.first_wait.take_if(|_, _| true));
+            drop(self.beyond.take());
         }
         if self.take(Flag::MoreWaits) {
-            let ended = self.edit_extra(|extra| std::mem::take(&mut extra.more_waits));
+            let ended = self.edit_extra(|extra| std::mem::take(&mut extra.waits));
             drop(ended);
         }
     }
 
-    /// Those of its waits that count, for the step and the scope they were polled in; the oldest first.
-    fn waits_that(&self, count: impl Fn(u32, Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
+    /// Those of its waits that count, by whether they were polled in the last step, and in which scope;
+    /// the oldest first.
+    fn waits_that(&self, count: impl Fn(bool, Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
         if !self.waits() {
             return Vec::new();
         }
-        let first = self.first_wait.get().filter(|(_, step)| count(*step, None));
-        let mut waits: Vec<_> = first.map(|(future, _)| future).into_iter().collect();
-        if self.is(Flag::MoreWaits) {
-            self.edit_extra(|extra| {
-                let more = extra.more_waits.iter();
-                let more = more.filter(|wait| count(wait.step, wait.scope.as_ref()));
-                waits.extend(more.map(|wait| wait.future.clone()));
-            });
-        }
-        waits
+        // (Where there is but one, it is seldom asked for.)
+        self.edit_extra(|extra| {
+            let waits = extra.waits.iter();
+            let waits = waits.filter(|wait| count(wait.step == extra.steps, wait.scope.as_ref()));
+            waits.map(|wait| wait.future.clone()).collect()
+        })
     }
 
     /// Whether it is suspended at a future of this crate.
@@ -201,16 +201,16 @@ impl TaskPart {
     /// What it is suspended at, in a scope or anywhere. All of it is pending: what is done has left
     /// the list.
     pub(crate) fn current_waits(&self, scope: Option<&Rc<Scope>>) -> Vec<Rc<dyn Cancel>> {
-        self.waits_that(|step, polled_in| step == self.steps.get() && is_in(polled_in, scope))
+        self.waits_that(|is_current, polled_in| is_current && is_in(polled_in, scope))
     }
 
     /// The task has been stepped: what it still waits for may have counted on being polled then.
     pub(crate) fn tell_waits_of_step(&self) {
-        if !self.is(Flag::MoreWaits) && self.first_wait.step.get() == self.steps.get() {
+        if !self.is(Flag::MoreWaits) && self.is(Flag::WaitIsCurrent) {
             return;
         }
         // A copy, for whoever is told may leave the list.
-        let told = self.waits_that(|step, _| step != self.steps.get());
+        let told = self.waits_that(|is_current, _| !is_current);
         told.into_iter().for_each(|future| future.awaiter_stepped());
     }
 }
