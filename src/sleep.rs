@@ -86,6 +86,12 @@ impl Yield {
         })
     }
 
+    /// Whether it is done, whoever asks.
+    fn is_due(&self) -> bool {
+        let event_loop = &self.state.event_loop;
+        event_loop.core.batch() != self.made_in_batch || event_loop.is_closed()
+    }
+
     /// It may be done, or have been cancelled.
     fn complete(self: Rc<Self>) {
         let event_loop = &self.state.event_loop;
@@ -104,14 +110,17 @@ impl FutureCell<()> for Yield {
     }
 
     fn polled(self: Rc<Self>) {
-        let event_loop = &self.state.event_loop;
-        if event_loop.core.batch() != self.made_in_batch || event_loop.is_closed() {
+        if self.is_due() {
             self.complete();
         }
     }
 
     fn waited_for(self: Rc<Self>) {
         self.complete();
+    }
+
+    fn yields(&self) -> bool {
+        !self.is_due() && self.state.finish_alone(Outcome::Result(())).is_ok()
     }
 }
 

@@ -48,8 +48,13 @@ impl<T: 'static> Future<T> {
             if is_first_poll && self.register_task(state, cx.waker()) {
                 return Poll::Pending;
             }
-            if state.kind == Kind::Operation && state.event_loop.core.is_stepping_with(cx.waker()) {
-                if self.operation_waits(state, cx.waker()) {
+            if state.kind != Kind::Future && state.event_loop.core.is_stepping_with(cx.waker()) {
+                if state.kind == Kind::Yield && self.cell.yields() {
+                    self.registration.set(YIELDED);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if state.kind == Kind::Operation && self.operation_waits(state, cx.waker()) {
                     return Poll::Pending;
                 }
                 if state.done() {

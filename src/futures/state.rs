@@ -243,6 +243,18 @@ impl<T> State<T> {
         })
     }
 
+    /// Completes one that nobody waits for; gives the outcome back if somebody does, or it is done.
+    #[inline]
+    pub(crate) fn finish_alone(&self, outcome: Outcome<T>) -> std::result::Result<(), Outcome<T>> {
+        if self.stage() != Stage::Fresh {
+            return Err(outcome);
+        }
+        let phase = Phase::from(outcome);
+        self.stage.set(phase.stage());
+        self.phase.replace(phase).forget();
+        Ok(())
+    }
+
     /// What there is to say of one that has no result.
     #[cold]
     fn without_result(&self) -> Exception {
@@ -331,11 +343,10 @@ impl<T> State<T> {
 impl<T> Drop for State<T> {
     #[inline]
     fn drop(&mut self) {
-        let is_empty = match self.phase.get_mut() {
-            Phase::Pending(waiters) => waiters.is_empty(),
-            Phase::Result(_) => !std::mem::needs_drop::<T>(),
-            Phase::Failed(_) | Phase::Cancelled(_) => false,
-            Phase::Taken => true,
+        let is_empty = match self.stage() {
+            Stage::Fresh => true,
+            Stage::Finished => !std::mem::needs_drop::<T>() || matches!(self.phase.get_mut(), Phase::Taken),
+            _ => false,
         };
         if !is_empty {
             self.drop_contents();
@@ -352,6 +363,11 @@ pub(crate) trait FutureCell<T>: Cancel {
 
     /// It was awaited, or given a callback, and is pending.
     fn waited_for(self: Rc<Self>) {}
+
+    /// Of a [`Kind::Yield`]: it is awaited. True if it was not done, which it is now.
+    fn yields(&self) -> bool {
+        false
+    }
 
     /// One that waited is gone without having got the outcome.
     fn left_alone(self: Rc<Self>) {}

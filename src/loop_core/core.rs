@@ -230,7 +230,7 @@ impl Core {
 
     /// Schedules a step. A closed loop lets go of it at once.
     #[inline(always)] // a look, and a push
-    pub(super) fn schedule_step(&self, step: Rc<dyn Stepper>) {
+    pub(crate) fn schedule_step(&self, step: Rc<dyn Stepper>) {
         if self.closed.get() && !self.closing.get() {
             step.abandon();
         } else {

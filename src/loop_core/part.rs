@@ -193,7 +193,7 @@ impl TaskPart {
 
     /// True if there is no step in the ready queue; then the caller is to put one there.
     #[inline]
-    pub(super) fn is_to_be_scheduled(&self) -> bool {
+    pub(crate) fn is_to_be_scheduled(&self) -> bool {
         let is_scheduled = self.is(Flag::Scheduled);
         self.set(Flag::Scheduled, true);
         !is_scheduled

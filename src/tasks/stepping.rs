@@ -65,7 +65,9 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         if let Some(context) = part.take_context() {
             event_loop.guard("Exception while a task's context was dropped", || drop(context));
         }
-        let _ = finish(self.clone(), outcome);
+        if let Err(outcome) = self.shared.state.finish_alone(outcome) {
+            let _ = finish(self.clone(), outcome);
+        }
         let key = part.key.replace(OwnedKey::null());
         if !key.is_null() {
             event_loop.core.disown(key);
@@ -178,6 +180,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
     }
 
     /// Schedules its first step; if it is to be eager, and the loop is running, makes it now.
+    #[inline]
     pub(super) fn start(self: Rc<Self>, eager: bool) -> Future<T> {
         let event_loop = self.event_loop();
         if event_loop.is_closed() {
@@ -187,8 +190,8 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Pinned<Shared<T>, F
         }
         if eager && event_loop.is_running() {
             event_loop.step_at_once(self.clone());
-        } else {
-            event_loop.schedule_task(self.clone());
+        } else if self.part().is_to_be_scheduled() {
+            event_loop.core.schedule_step(self.clone());
         }
         Future::of(self)
     }
