@@ -15,6 +15,7 @@ mod idle;
 mod lateness;
 mod meter;
 mod options;
+mod processors;
 mod report;
 mod spawn;
 mod system_calls;
