@@ -272,7 +272,7 @@ impl LoopHandle {
         // Asked once: the last who could send mail may leave at any moment, and has to be noticed
         // either here or by the poll.
         let mail = core.inbox.may_get_mail();
-        let nothing_can_wake = !mail && core.selector.watched() == 0;
+        let nothing_can_wake = !mail && !core.selector.is_watching_any();
         let deadline = core.timers.borrow_mut().next_deadline();
         match core.clock().idle(deadline) {
             Idle::Wait(limit) => {
@@ -282,7 +282,7 @@ impl LoopHandle {
                 self.poll(limit, mail)
             }
             Idle::Jump => {
-                let watching = core.selector.watched() > 0;
+                let watching = core.selector.is_watching_any();
                 let grace = if watching {
                     GRACE_BEFORE_JUMP
                 } else {

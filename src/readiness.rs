@@ -111,4 +111,19 @@ impl LoopHandle {
             ));
         })
     }
+
+    /// The same, and whether an operation waits for the source in this direction.
+    pub(crate) fn source_in_use<T: Pollable + 'static>(
+        &self,
+        source: &Source<T>,
+        direction: Direction,
+    ) -> io::Result<(SourceKey, bool)> {
+        let selector = self.core.selector();
+        if let Some(key) = source.known_in(selector)
+            && let Some(is_busy) = selector.is_busy(key, direction)
+        {
+            return Ok((key, is_busy));
+        }
+        Ok((self.source_key(source)?, false))
+    }
 }

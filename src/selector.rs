@@ -72,9 +72,9 @@ impl Selector {
         self.polls.get()
     }
 
-    /// How many sources are being watched.
-    pub(crate) fn watched(&self) -> usize {
-        self.table.borrow_mut().watched()
+    /// Whether any source is being watched.
+    pub(crate) fn is_watching_any(&self) -> bool {
+        self.table.borrow_mut().is_watching_any()
     }
 
     /// Whether a poll would do nothing: no source is watched, and the system is to be told nothing.
@@ -201,12 +201,12 @@ impl Selector {
 
     // -- operations ---------------------------------------------------------------------------
 
-    /// Whether an operation waits in this direction: a newcomer has to queue behind it.
-    pub(crate) fn is_busy(&self, key: SourceKey, direction: Direction) -> bool {
+    /// Whether an operation waits in this direction: a newcomer has to queue behind it. `None` if the
+    /// source is not known.
+    pub(crate) fn is_busy(&self, key: SourceKey, direction: Direction) -> Option<bool> {
         let table = self.table.borrow();
-        table
-            .side(key, direction)
-            .is_some_and(|side| !side.operations.is_empty())
+        let side = table.entries.get(key)?.side(direction);
+        Some(side.is_some_and(|side| !side.operations.is_empty()))
     }
 
     /// Puts an operation in the queue of a source.
@@ -218,12 +218,11 @@ impl Selector {
     ) -> io::Result<()> {
         let id = id_of(&operation);
         let is_known = {
-            let mut table = self.table.borrow_mut();
+            let table = &mut *self.table.borrow_mut();
             let entry = table.entries.get_mut(key).ok_or(RuntimeError::LoopClosed)?;
             entry.make_side(direction).operations.push(operation);
-            let is_known = entry.told != Interest::None;
-            table.change(key, direction, |_| ());
-            is_known
+            entry.note_change(key, &mut table.changed);
+            entry.told != Interest::None
         };
         if is_known {
             return Ok(());
@@ -241,15 +240,7 @@ impl Selector {
         operation: OperationId,
     ) -> Option<Weak<dyn Operation>> {
         let mut table = self.table.borrow_mut();
-        table.change(key, direction, |side| {
-            let was_first = side.is_first(operation);
-            // A weak reference to what is alive: nothing is dropped here but the reference.
-            side.operations.remove(|other| id_of(other) == operation);
-            if was_first {
-                side.signalled = false;
-            }
-            side.first().filter(|_| was_first).cloned()
-        })?
+        table.change(key, direction, |side| side.remove(operation))?
     }
 
     /// Whether this operation is the first of the queue.
@@ -387,14 +378,14 @@ impl Selector {
     /// Calls whom an event is for, if they are still there: the watcher, then the first operation.
     pub(crate) fn dispatch(&self, event: IoEvent) {
         let (watcher, operation) = {
-            let mut table = self.table.borrow_mut();
-            let entry = table.entries.get_mut(event.source);
-            let Some(side) = entry.and_then(|entry| entry.side_mut(event.direction)) else {
+            let table = &mut *self.table.borrow_mut();
+            let Some(entry) = table.entries.get_mut(event.source) else {
                 return;
             };
-            match side.lend_watcher(event.generation) {
+            let side = entry.side_mut(event.direction);
+            match side.and_then(|side| side.lend_watcher(event.generation)) {
                 Some(watcher) => (Some(watcher), None),
-                None => (None, table.tell_first(event)),
+                None => (None, entry.tell_first(event, &mut table.changed)),
             }
         };
         if let Some(watcher) = watcher {

@@ -1,8 +1,8 @@
 //! A TCP echo server, 64 B and 16 KiB, at 1, 50 and 1,000 connections.
 //!
 //! Each server runs in a child process. One client, this process, keeps one message under way on
-//! each connection, to one server after the other by turns; the others sleep meanwhile. The servers are
-//! on one processor and the client on another, where there are two (see `processors.rs`). Measured:
+//! each connection, to one server after the other by turns; the others sleep meanwhile. It has a processor
+//! of its own, but shares the server's at one connection (see `processors.rs`). Measured:
 //! CPU time that the server process uses for a message, system calls included. Limit: raw
 //! level-triggered epoll with one buffer for all connections.
 //!
@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::Outcome;
 use crate::harness::{Harness, PYTHON_LOOPS};
 use crate::meter::{cpu_time_of, per_operation};
-use crate::processors::Apart;
+use crate::processors::Placed;
 use crate::report::{Goal, LIMIT, MINILOOP, Row, Unit};
 use crate::spawn::{ServerProcess, this_program};
 use client::Client;
@@ -105,15 +105,15 @@ pub fn start_counted(contestant: &str) -> Outcome<ServerProcess> {
     ServerProcess::start(command)
 }
 
-/// Starts the server of a contestant, away from this process.
-pub fn start(harness: &Harness, apart: &Apart, contestant: &str) -> Outcome<ServerProcess> {
+/// Starts the server of a contestant.
+pub fn start(harness: &Harness, placed: &Placed, contestant: &str) -> Outcome<ServerProcess> {
     let mut command = if PYTHON_LOOPS.contains(&contestant) {
         harness.python_command()?
     } else {
         this_program()?
     };
     command.args(["server", contestant]);
-    apart.elsewhere(|| ServerProcess::start(command))?
+    placed.server(|| ServerProcess::start(command))?
 }
 
 /// All that take part.
@@ -139,15 +139,14 @@ pub fn cpu_of_messages(
 }
 
 pub fn rows(harness: &mut Harness) -> Outcome<Vec<Row>> {
-    let apart = Apart::begin()?;
     let mut rows = Vec::new();
     for cell in &CELLS {
-        rows.push(row(harness, &apart, cell)?);
+        rows.push(row(harness, cell)?);
     }
     Ok(rows)
 }
 
-fn row(harness: &mut Harness, apart: &Apart, cell: &Cell) -> Outcome<Row> {
+fn row(harness: &mut Harness, cell: &Cell) -> Outcome<Row> {
     let size = if cell.size == BUFFER { "16 KiB" } else { "64 B" };
     let plural = if cell.connections == 1 { "" } else { "s" };
     let title = format!("echo {size}, {} connection{plural}", cell.connections);
@@ -157,9 +156,10 @@ fn row(harness: &mut Harness, apart: &Apart, cell: &Cell) -> Outcome<Row> {
     } else {
         cell.messages
     };
+    let placed = Placed::begin(cell.connections)?;
     let mut servers = Vec::new();
     for name in contestants(harness) {
-        let ready = start(harness, apart, name).and_then(|server| {
+        let ready = start(harness, &placed, name).and_then(|server| {
             let mut client = Client::new(server.port, cell.size)?;
             client.connect(cell.connections)?;
             client.exchange(cell.connections, messages / 2)?; // to warm up

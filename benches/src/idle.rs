@@ -14,7 +14,7 @@ use crate::echo::client::Client;
 use crate::echo::{MINILOOP_ASYNC, contestants, cpu_of_messages, start, start_counted};
 use crate::harness::{Harness, PYTHON_LOOPS};
 use crate::meter::resident_bytes;
-use crate::processors::Apart;
+use crate::processors::Placed;
 use crate::report::{Goal, MINILOOP, Row, Unit};
 
 const IDLE: usize = 10_000;
@@ -36,7 +36,7 @@ static ECHO_GOALS: [Goal; 2] = [
 ];
 
 pub fn rows(harness: &mut Harness) -> Outcome<Vec<Row>> {
-    let apart = Apart::begin()?;
+    let placed = Placed::begin(ACTIVE)?;
     let idle = if harness.quick { IDLE / 10 } else { IDLE };
     let mut memory = Row::new(
         format!("memory of one of {idle} idle connections"),
@@ -54,7 +54,7 @@ pub fn rows(harness: &mut Harness) -> Outcome<Vec<Row>> {
         &ECHO_GOALS,
     );
     for name in contestants(harness) {
-        let measured = contestant(harness, &apart, name, idle, &mut memory, &mut echo).and_then(|()| {
+        let measured = contestant(harness, &placed, name, idle, &mut memory, &mut echo).and_then(|()| {
             if !PYTHON_LOOPS.contains(&name) {
                 allocated.add(name, allocated_for_each(name, idle)?);
             }
@@ -79,7 +79,7 @@ fn allocated_for_each(name: &str, idle: usize) -> Outcome<f64> {
 
 fn contestant(
     harness: &Harness,
-    apart: &Apart,
+    placed: &Placed,
     name: &'static str,
     idle: usize,
     memory: &mut Row,
@@ -88,7 +88,7 @@ fn contestant(
     let messages = if harness.quick { MESSAGES / 10 } else { MESSAGES };
     // The active connections come first and have their buffers before the idle ones are counted.
     let with_active = || -> Outcome<_> {
-        let server = start(harness, apart, name)?;
+        let server = start(harness, placed, name)?;
         let mut client = Client::new(server.port, SIZE)?;
         client.connect(ACTIVE)?;
         client.exchange(ACTIVE, messages / 2)?;

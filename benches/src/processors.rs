@@ -1,7 +1,9 @@
-//! Client and server on processors of their own.
+//! Where client and server run.
 //!
 //! Left to the system, the two share a processor at times and at times do not, and at one connection
-//! that triples what a message costs: then the figures would tell of luck.
+//! that makes a message several times as dear: then the figures would tell of luck. So with one
+//! connection, where they take turns, they share one, for to wake an idle processor for each message
+//! would cost ten times what a server does; with many connections each has one of its own.
 
 use std::sync::OnceLock;
 
@@ -21,34 +23,43 @@ fn ours() -> Outcome<&'static CpuSet> {
     })
 }
 
-fn one(processor: Option<usize>) -> Outcome<CpuSet> {
+/// Has this process, and what it starts, run on one processor.
+fn stay_on(processor: usize) -> Outcome<()> {
     let mut set = CpuSet::new();
-    set.set(processor.ok_or("no processor")?);
-    Ok(set)
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
-/// This process stays on the first processor for as long as this lives.
-pub struct Apart(());
+/// This process stays on one processor for as long as this lives.
+pub struct Placed {
+    client: usize,
+    server: usize,
+}
 
-impl Apart {
-    pub fn begin() -> Outcome<Apart> {
-        let first = (0..CpuSet::MAX_CPU).find(|cpu| ours().is_ok_and(|ours| ours.is_set(*cpu)));
-        sched_setaffinity(None, &one(first)?)?;
-        Ok(Apart(()))
+impl Placed {
+    /// With so many connections.
+    pub fn begin(connections: usize) -> Outcome<Placed> {
+        let ours = ours()?;
+        let mut all = (0..CpuSet::MAX_CPU).filter(|processor| ours.is_set(*processor));
+        let client = all.next().ok_or("there is no processor")?;
+        let other = all.next_back().filter(|_| connections > 1);
+        stay_on(client)?;
+        Ok(Placed {
+            client,
+            server: other.unwrap_or(client),
+        })
     }
 
-    /// What is started in here stays on the last one.
-    pub fn elsewhere<R>(&self, start: impl FnOnce() -> R) -> Outcome<R> {
-        let last = (0..CpuSet::MAX_CPU).rfind(|cpu| ours().is_ok_and(|ours| ours.is_set(*cpu)));
-        let here = sched_getaffinity(None)?;
-        sched_setaffinity(None, &one(last)?)?;
+    /// Starts a server where it belongs.
+    pub fn server<R>(&self, start: impl FnOnce() -> R) -> Outcome<R> {
+        stay_on(self.server)?;
         let started = start();
-        sched_setaffinity(None, &here)?;
+        stay_on(self.client)?;
         Ok(started)
     }
 }
 
-impl Drop for Apart {
+impl Drop for Placed {
     fn drop(&mut self) {
         if let Ok(ours) = ours() {
             // It worked before.

@@ -46,7 +46,10 @@ impl Kept {
     }
 
     pub(crate) fn release(&self, event_loop: &LoopHandle) {
-        event_loop.core.disown(self.0.take());
+        let key = self.0.take();
+        if !key.is_null() {
+            event_loop.core.disown(key);
+        }
     }
 }
 

@@ -224,9 +224,13 @@ impl<T> Source<T> {
     /// Its name in this loop, if it has one.
     #[inline]
     pub(crate) fn known_in(&self, selector: &Rc<Selector>) -> Option<SourceKey> {
-        let (home, key) = self.shared.home.take()?;
-        let known = Rc::ptr_eq(&home, selector).then_some(key);
-        self.shared.home.set(Some((home, key)));
+        let home = self.shared.home.take();
+        let known = match &home {
+            Some((home, key)) if Rc::ptr_eq(home, selector) => Some(*key),
+            _ => None,
+        };
+        // There is none: nothing is dropped.
+        std::mem::forget(self.shared.home.replace(home));
         known
     }
 

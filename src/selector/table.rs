@@ -79,7 +79,8 @@ impl Entry {
     }
 
     /// What is wanted of it is to be worked out again.
-    fn note_change(&mut self, key: SourceKey, changed: &mut Vec<SourceKey>) {
+    #[inline]
+    pub(super) fn note_change(&mut self, key: SourceKey, changed: &mut Vec<SourceKey>) {
         if !self.in_changed {
             self.in_changed = true;
             changed.push(key);
@@ -88,15 +89,26 @@ impl Entry {
 
     /// Works out what is wanted now, and counts it in or out of those that are watched.
     pub(super) fn work_out_wanted(&mut self, watched: &mut usize) {
-        let wants = |direction| self.side(direction).is_some_and(Side::wants_readiness);
-        let wanted = Interest::new(wants(Direction::Read), wants(Direction::Write));
+        let write = self.write.as_deref().is_some_and(Side::wants_readiness);
+        let wanted = Interest::new(self.read.wants_readiness(), write);
         match (self.wanted, wanted) {
-            (Interest::None, Interest::None) => {}
+            _ if self.wanted == wanted => return,
             (Interest::None, _) => *watched += 1,
             (_, Interest::None) => *watched -= 1,
             _ => {}
         }
         self.wanted = wanted;
+    }
+
+    /// The operation that is to be told of an event, and counts as told from now on.
+    pub(super) fn tell_first(
+        &mut self,
+        event: IoEvent,
+        changed: &mut Vec<SourceKey>,
+    ) -> Option<Rc<dyn Operation>> {
+        let told = self.side_mut(event.direction)?.tell_first()?;
+        self.note_change(event.source, changed);
+        Some(told)
     }
 
     /// Whether the system watches it for just what will be wanted again if the operations that were
@@ -156,6 +168,31 @@ impl Side {
         operation
     }
 
+    /// Takes an operation out. If it was the first, the next is returned.
+    #[inline]
+    pub(super) fn remove(&mut self, operation: OperationId) -> Option<Weak<dyn Operation>> {
+        match &self.operations {
+            // A weak reference to what is alive: nothing is dropped here but the reference.
+            Few::One(only) if id_of(only) == operation => {
+                self.operations = Few::None;
+                self.signalled = false;
+                None
+            }
+            _ => self.remove_one_of_many(operation),
+        }
+    }
+
+    #[inline(never)]
+    fn remove_one_of_many(&mut self, operation: OperationId) -> Option<Weak<dyn Operation>> {
+        let was_first = self.is_first(operation);
+        self.operations.remove(|other| id_of(other) == operation);
+        if !was_first {
+            return None;
+        }
+        self.signalled = false;
+        self.first().cloned()
+    }
+
     /// Takes the watcher off, to be dropped by the caller. One that is being called does not come
     /// back.
     pub(super) fn take_watcher(&mut self) -> Option<Watcher> {
@@ -201,19 +238,20 @@ impl Table {
     /// The operation that is to be told of an event, and counts as told from now on.
     pub(super) fn tell_first(&mut self, event: IoEvent) -> Option<Rc<dyn Operation>> {
         let entry = self.entries.get_mut(event.source)?;
-        let told = entry.side_mut(event.direction)?.tell_first()?;
-        entry.note_change(event.source, &mut self.changed);
-        Some(told)
+        entry.tell_first(event, &mut self.changed)
     }
 
-    /// How many entries are being watched.
-    pub(super) fn watched(&mut self) -> usize {
-        for key in &self.changed {
-            if let Some(entry) = self.entries.get_mut(*key) {
-                entry.work_out_wanted(&mut self.watched);
+    /// Whether any entry is being watched.
+    pub(super) fn is_watching_any(&mut self) -> bool {
+        // Each change takes away one of them at the most.
+        if self.watched <= self.changed.len() {
+            for key in &self.changed {
+                if let Some(entry) = self.entries.get_mut(*key) {
+                    entry.work_out_wanted(&mut self.watched);
+                }
             }
         }
-        self.watched
+        self.watched > 0
     }
 
     /// Whether no entry is being watched, and the system is to be told nothing.

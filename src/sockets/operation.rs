@@ -247,12 +247,12 @@ impl LoopHandle {
         try_first: TryFirst,
         mut work: W,
     ) -> Future<W::Output> {
-        let key = match self.source_key(source) {
-            Ok(key) => key,
+        let (key, is_busy) = match self.source_in_use(source, direction) {
+            Ok(found) => found,
             Err(error) => return Future::failed(self, error),
         };
         let selector = self.core.selector();
-        let in_turn = !selector.is_busy(key, direction);
+        let in_turn = !is_busy;
         if try_first == TryFirst::Now
             && in_turn
             && self.core.may_complete_at_once()
