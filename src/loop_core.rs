@@ -32,7 +32,9 @@ use crate::ready::{Batch, Entry, Lane, Run};
 use crate::selector::Selector;
 use crate::threadsafe::ThreadsafeHandle;
 pub(crate) use awaiting::{Awaiting, take_cancellation};
-pub(crate) use core::{Core, Kept, SCRATCH_LIMIT};
+#[cfg(unix)]
+pub(crate) use core::SCRATCH_LIMIT;
+pub(crate) use core::{Core, Kept};
 use running::a_loop_is_running;
 pub use running::get_running_loop;
 pub(crate) use running::with_running_loop;

@@ -6,7 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use miniloop::{EventLoop, FakeClock, Source, yield_now};
+#[cfg(unix)]
+use miniloop::Source;
+use miniloop::{EventLoop, FakeClock, yield_now};
 
 /// The system's allocator, which counts for each thread.
 struct Counting;
@@ -48,6 +50,7 @@ fn allocations(work: impl FnOnce()) -> usize {
 }
 
 /// How many bytes more are held after this.
+#[cfg(unix)]
 fn bytes_held(work: impl FnOnce()) -> isize {
     let before = BYTES.get();
     work();

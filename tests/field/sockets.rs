@@ -1,5 +1,6 @@
 //! Socket operations: given up and started again (BR-43), and partial writes (BR-46).
 
+#[cfg(unix)]
 use std::io::Write;
 use std::net::TcpStream;
 use std::rc::Rc;

@@ -9,7 +9,9 @@ use miniloop::{Clock, EventLoop, FakeClock, Idle, LoopHandle, TimerHandle};
 
 use crate::common::{pair, recv, send, stopper};
 use crate::faults::{Drops, tick};
-use crate::support::{Log, Watchdog, thread_cpu};
+#[cfg(unix)]
+use crate::support::thread_cpu;
+use crate::support::{Log, Watchdog};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -182,6 +184,7 @@ fn sleeps_given_up_leave_nothing_behind() {
 }
 
 /// The least processor time that restarting a timer so often took.
+#[cfg(unix)]
 fn cost_of_restarts(rounds: u32) -> Duration {
     let (event_loop, _clock) = by_hand();
     let measure = || {
