@@ -361,33 +361,28 @@ impl LoopHandle {
         }
     }
 
-    /// Runs the next jobs of a lane.
+    /// Runs the next jobs of a lane; a timer that was cancelled meanwhile is passed over.
     fn run_some(&self, Run { lane, count }: Run) {
-        (0..count).for_each(|_| self.run_next(lane));
-    }
-
-    /// Runs the next job of a lane; a timer that was cancelled meanwhile is passed over.
-    fn run_next(&self, lane: Lane) {
         let core = &*self.core;
         match lane {
-            Lane::Step => {
+            Lane::Step => (0..count).for_each(|_| {
                 let step = core.ready.borrow_mut().next_step();
                 if let Some(step) = step {
                     self.run_job(|| self.step(step));
                 }
-            }
-            Lane::Timer => {
+            }),
+            Lane::Timer => (0..count).for_each(|_| {
                 let callback = core.timers.borrow_mut().take_due();
                 if let Some(callback) = callback {
                     self.run_job(callback);
                 }
-            }
-            Lane::Io => {
+            }),
+            Lane::Io => (0..count).for_each(|_| {
                 let event = core.ready.borrow_mut().next_event();
                 if let Some(event) = event {
                     self.run_job(|| core.selector.dispatch(event));
                 }
-            }
+            }),
         }
     }
 

@@ -71,7 +71,7 @@ impl<S: ?Sized> Default for ReadyQueue<S> {
 
 impl<S: ?Sized> ReadyQueue<S> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.count == 0 && self.entries.is_empty()
+        self.entries.is_empty() && self.open.count == 0
     }
 
     /// Adds a callback and tells its position.

@@ -293,13 +293,18 @@ impl Core {
         RemoteWaker::new(&self.inbox)
     }
 
-    #[inline]
+    #[inline(always)] // a look, mostly
     pub(crate) fn scope(&self) -> Option<Rc<Scope>> {
         if self.in_scope.get() {
-            self.scope.borrow().clone()
+            self.scope_entered()
         } else {
             None
         }
+    }
+
+    #[inline(never)]
+    fn scope_entered(&self) -> Option<Rc<Scope>> {
+        self.scope.borrow().clone()
     }
 
     /// Moments in the life of scopes, counted.

@@ -102,11 +102,11 @@ impl TaskPart {
 
     #[inline]
     fn stop_only_wait(&self, future: *const (), registration: u32) {
+        if self.registration.get() != registration {
+            return;
+        }
         match self.beyond.take() {
-            Beyond::Wait(only)
-                if self.registration.get() == registration
-                    && std::ptr::addr_eq(Rc::as_ptr(&only), future) =>
-            {
+            Beyond::Wait(only) if std::ptr::addr_eq(Rc::as_ptr(&only), future) => {
                 self.set(Flag::Waits, false);
                 drop(only);
             }
