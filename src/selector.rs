@@ -101,14 +101,14 @@ impl Selector {
     /// Enters a source. If its number is entered already, then its owner was closed behind our
     /// back (or wraps the same descriptor): the newcomer takes the place, and the old entry is
     /// returned for [`dispose`](Self::dispose).
-    fn enter(&self, raw: Raw) -> io::Result<(SourceKey, Option<Entry>)> {
+    fn enter(&self, raw: Raw) -> io::Result<(SourceKey, Option<Box<Entry>>)> {
         if self.poller.borrow().is_none() {
             return Err(RuntimeError::LoopClosed.into());
         }
         let old = self.table.borrow().by_raw.get(&raw).copied();
         let old = old.and_then(|old| self.take_out(old));
         let mut table = self.table.borrow_mut();
-        let key = table.entries.insert(Entry::new(raw));
+        let key = table.entries.insert(Box::new(Entry::new(raw)));
         let token = token(key);
         if table.by_token.len() <= token {
             table.by_token.resize(token + 1, SourceKey::null());
@@ -141,7 +141,7 @@ impl Selector {
     }
 
     /// Takes an entry out of the table and the system. The caller drops it.
-    fn take_out(&self, key: SourceKey) -> Option<Entry> {
+    fn take_out(&self, key: SourceKey) -> Option<Box<Entry>> {
         let entry = self.table.borrow_mut().remove(key)?;
         if entry.told != Interest::None
             && let Some(poller) = &*self.poller.borrow()
@@ -304,29 +304,15 @@ impl Selector {
                 return false;
             };
             entry.work_out_wanted(watched);
-            let differs = entry.tell_again || entry.told != entry.wanted;
-            if differs && !waits && entry.is_about_to_want_again() {
-                return true;
-            }
-            entry.in_changed = false;
-            entry.tell_again = false;
-            let told = match (entry.told, entry.wanted) {
-                _ if !differs => Ok(()),
-                // Without any interest it would still report a hang-up, for ever.
-                (_, Interest::None) => {
-                    poller.delete(entry.raw);
-                    Ok(())
+            if entry.is_to_be_told() {
+                if !waits && entry.is_about_to_want_again() {
+                    return true;
                 }
-                (Interest::None, wanted) => poller.add(entry.raw, wanted, token(key)),
-                (_, wanted) => poller.modify(entry.raw, wanted, token(key)),
-            };
-            match told {
-                Ok(()) => entry.told = entry.wanted,
-                Err(error) => {
-                    entry.told = Interest::None;
+                if let Err(error) = entry.tell(poller, token(key)) {
                     refused.push((key, error));
                 }
             }
+            entry.in_changed = false;
             false
         });
         refused
@@ -433,7 +419,7 @@ impl Selector {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         };
-        self.take_out(key).is_some_and(|entry| self.dispose(entry, copy))
+        self.take_out(key).is_some_and(|entry| self.dispose(*entry, copy))
     }
 
     /// Lets go of everything. The system's descriptors are closed; the watchers are returned, to

@@ -1,11 +1,12 @@
 //! Who waits: an entry for each source, with a side for each direction.
 
 use std::collections::HashMap;
+use std::io;
 use std::rc::{Rc, Weak};
 
 use slotmap::{Key, SlotMap};
 
-use super::poller::{Interest, Raw};
+use super::poller::{Interest, Poller, Raw};
 use super::{Operation, Watcher};
 use crate::few::Few;
 use crate::handles::{Direction, IoEvent, SourceKey};
@@ -19,7 +20,8 @@ pub(super) fn id_of(operation: &Weak<dyn Operation>) -> OperationId {
 
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) entries: SlotMap<SourceKey, Entry>,
+    // Boxed, for much of the table is empty slots: it grows by doubling.
+    pub(super) entries: SlotMap<SourceKey, Box<Entry>>,
     /// The key whose slot has this index, which is the token that the system reports.
     pub(super) by_token: Vec<SourceKey>,
     pub(super) by_raw: HashMap<Raw, SourceKey>,
@@ -88,6 +90,7 @@ impl Entry {
     }
 
     /// Works out what is wanted now, and counts it in or out of those that are watched.
+    #[inline]
     pub(super) fn work_out_wanted(&mut self, watched: &mut usize) {
         let write = self.write.as_deref().is_some_and(Side::wants_readiness);
         let wanted = Interest::new(self.read.wants_readiness(), write);
@@ -109,6 +112,30 @@ impl Entry {
         let told = self.side_mut(event.direction)?.tell_first()?;
         self.note_change(event.source, changed);
         Some(told)
+    }
+
+    /// Whether the system is to be told of what is wanted, as far as that is worked out.
+    pub(super) fn is_to_be_told(&self) -> bool {
+        self.tell_again || self.told != self.wanted
+    }
+
+    /// Tells the system what is wanted. If it refuses, it does not know the source any more.
+    pub(super) fn tell(&mut self, poller: &Poller, token: usize) -> io::Result<()> {
+        self.tell_again = false;
+        let told = match (self.told, self.wanted) {
+            // Without any interest it would still report a hang-up, for ever.
+            (_, Interest::None) => {
+                poller.delete(self.raw);
+                Ok(())
+            }
+            (Interest::None, wanted) => poller.add(self.raw, wanted, token),
+            (_, wanted) => poller.modify(self.raw, wanted, token),
+        };
+        self.told = match told {
+            Ok(()) => self.wanted,
+            Err(_) => Interest::None,
+        };
+        told
     }
 
     /// Whether the system watches it for just what will be wanted again if the operations that were
@@ -260,7 +287,7 @@ impl Table {
     }
 
     /// Takes an entry out. The caller drops it with no borrow held.
-    pub(super) fn remove(&mut self, key: SourceKey) -> Option<Entry> {
+    pub(super) fn remove(&mut self, key: SourceKey) -> Option<Box<Entry>> {
         let entry = self.entries.remove(key)?;
         if entry.wanted != Interest::None {
             self.watched -= 1;
