@@ -197,7 +197,7 @@ impl<T: 'static> Future<T> {
         self.registration.set(key as usize);
         let part = task.part();
         match core.scope() {
-            None if part.has_nothing_beyond() => part.wait_first(self.cell.clone(), key),
+            None if !part.waits() => part.wait_first(self.cell.clone(), key),
             scope => part.wait_for(self.cell.clone(), key, scope),
         }
         state.add_task(key, task);

@@ -50,7 +50,7 @@ pub(crate) struct TaskPart {
     beyond: Cell<Beyond>,
     /// Its place among what the loop owns, from its first suspension on.
     pub(crate) key: Cell<OwnedKey>,
-    /// The key under which it waits, if that is all there is beyond.
+    /// The key of the first wait.
     registration: Cell<u32>,
     flags: [Cell<u8>; 2],
     pub(crate) phase: Cell<Phase>,
@@ -61,15 +61,24 @@ pub(crate) struct TaskPart {
 
 /// What there is of a task beyond its bare life.
 enum Beyond {
-    /// A future of this crate that it waits for, by its own waker and in no scope: mostly nothing else.
-    Wait(Rc<dyn Cancel>),
-    /// All the rest, if there is any; then its waits are there too.
+    /// The first wait, if that is all.
+    FirstWait(Rc<dyn Cancel>),
+    /// The first wait is in here, if there is one.
     Extra(Option<Box<Extra>>),
 }
 
 impl Default for Beyond {
     fn default() -> Beyond {
         Beyond::Extra(None)
+    }
+}
+
+impl Beyond {
+    /// Ends one that holds nothing.
+    #[inline]
+    fn forget(self) {
+        debug_assert!(matches!(self, Beyond::Extra(None)));
+        std::mem::forget(self);
     }
 }
 
@@ -86,8 +95,10 @@ pub(crate) struct Extra {
     scope_requests: u32,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
-    waits: Vec<Wait>,
-    /// Counts the steps, those at least that something was waited for in.
+    first_wait: Option<Rc<dyn Cancel>>,
+    /// What it waits for beside that, or in a scope.
+    more_waits: Vec<Wait>,
+    /// Counts the steps, those at least that begin with more waits.
     steps: u32,
     by_wakers: Vec<WakerWait>,
     /// That list is cleared of what is over when it gets as long as this.
@@ -204,21 +215,28 @@ impl TaskPart {
     /// Looks at what few tasks have, if this one has it.
     #[inline]
     fn with_extra<R: Default>(&self, look: impl FnOnce(&mut Extra) -> R) -> R {
-        if self.is(Flag::Extra) {
-            self.edit_extra(look)
-        } else {
-            R::default()
+        if !self.is(Flag::Extra) {
+            return R::default();
         }
+        let mut beyond = self.beyond.take();
+        let seen = match &mut beyond {
+            Beyond::Extra(Some(extra)) => look(extra),
+            _ => R::default(),
+        };
+        self.beyond.replace(beyond).forget();
+        seen
     }
 
-    #[inline(never)]
     pub(crate) fn edit_extra<R>(&self, edit: impl FnOnce(&mut Extra) -> R) -> R {
         let mut extra = match self.beyond.take() {
             Beyond::Extra(extra) => extra.unwrap_or_default(),
-            Beyond::Wait(future) => self.with_first_wait(future),
+            Beyond::FirstWait(future) => Box::new(Extra {
+                first_wait: Some(future),
+                ..Extra::default()
+            }),
         };
         let edited = edit(&mut extra);
-        self.beyond.set(Beyond::Extra(Some(extra)));
+        self.beyond.replace(Beyond::Extra(Some(extra))).forget();
         self.set(Flag::Extra, true);
         edited
     }

@@ -18,11 +18,11 @@ pub(crate) enum Flag {
     Again = 1 << 3,
     /// A scope around some of its awaits is cancelled.
     ScopeCancelled = 1 << 4,
-    /// It waits for a future, and there is no `Extra`.
+    /// There is a first wait.
     Waits = 1 << 5,
     /// There is an `Extra`.
     Extra = 1 << 6,
-    /// There are waits in the `Extra`.
+    /// There are more waits than that, in the `Extra`.
     MoreWaits = 1 << 7,
     // Those of a second byte. (Two bytes and not a word: to read a word of which a byte was written
     // just now takes as long as a dozen instructions.)
@@ -32,8 +32,8 @@ pub(crate) enum Flag {
     Due = 1 << 9,
     /// Its cancellation is being passed on: tasks may wait for each other in a circle.
     PassingOn = 1 << 10,
-    /// What it waits for was polled in the last step; if not, then the coroutine keeps that future but
-    /// is suspended at something else. (Of waits in the `Extra` the step is counted instead.)
+    /// The future of the first wait was polled in the last step. If not, then the coroutine keeps it but
+    /// is suspended at something else. (Of other waits the step is noted.)
     WaitIsCurrent = 1 << 11,
 }
 
@@ -103,12 +103,6 @@ impl TaskPart {
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.flags[0].get() & (Flag::Waits as u8 | Flag::MoreWaits as u8) != 0
-    }
-
-    /// Whether a future that it begins to wait for is all there is beyond its bare life.
-    #[inline]
-    pub(crate) fn has_nothing_beyond(&self) -> bool {
-        self.flags[0].get() & (Flag::Waits as u8 | Flag::Extra as u8) == 0
     }
 
     /// Whether an await of the task may have a cancellation to deliver, its own or that of a scope.

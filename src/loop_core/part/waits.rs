@@ -2,16 +2,15 @@
 
 use std::rc::{Rc, Weak};
 
-use super::{Beyond, Extra, Flag, Scope, TaskPart};
+use super::{Beyond, Flag, Scope, TaskPart};
 use crate::few::remove_from;
 use crate::handles::Cancel;
 
-/// A future that the task is registered with, in its `Extra`.
+/// A future that the task is registered with, beside the first wait. (That one was polled in no scope.)
 pub(super) struct Wait {
     future: Rc<dyn Cancel>,
     registration: u32,
-    /// The step in which it was polled. If that is not the last one, then the coroutine keeps the
-    /// future but is suspended at something else.
+    /// The step in which it was polled: see `Flag::WaitIsCurrent`.
     step: u32,
     /// The innermost scope it was polled in.
     scope: Option<Rc<Scope>>,
@@ -32,29 +31,40 @@ impl WakerWait {
     }
 }
 
+fn is_at(future: &Rc<dyn Cancel>, place: *const ()) -> bool {
+    std::ptr::addr_eq(Rc::as_ptr(future), place)
+}
+
 /// Whether what was polled in the one scope counts for the other; everything counts for none.
 fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
     scope.is_none_or(|scope| polled_in.is_some_and(|inner| inner.is_in(scope)))
 }
 
 impl TaskPart {
-    /// It waits for this future, in no scope, and there is nothing else beyond; `registration` tells it
-    /// from others on the same one.
-    #[inline]
+    /// It waits for this future, in no scope, and for nothing else; `registration` tells it from others
+    /// on the same one.
+    #[inline(always)] // into the one place where it is called
     pub(crate) fn wait_first(&self, future: Rc<dyn Cancel>, registration: u32) {
         self.registration.set(registration);
         self.set(Flag::Waits, true);
         self.set(Flag::WaitIsCurrent, true);
-        let nothing = self.beyond.replace(Beyond::Wait(future));
-        debug_assert!(matches!(nothing, Beyond::Extra(None)));
-        std::mem::forget(nothing);
+        if self.is(Flag::Extra) {
+            self.wait_first_in_extra(future);
+        } else {
+            self.beyond.replace(Beyond::FirstWait(future)).forget();
+        }
+    }
+
+    #[inline(never)]
+    fn wait_first_in_extra(&self, future: Rc<dyn Cancel>) {
+        self.edit_extra(|extra| extra.first_wait = Some(future));
     }
 
     /// It waits for this future, perhaps in a scope and among others.
     #[inline(never)]
     pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
         self.edit_extra(|extra| {
-            extra.waits.push(Wait {
+            extra.more_waits.push(Wait {
                 future,
                 registration,
                 step: extra.steps,
@@ -64,63 +74,62 @@ impl TaskPart {
         self.set(Flag::MoreWaits, true);
     }
 
-    /// A first `Extra`, with what it waits for.
-    pub(super) fn with_first_wait(&self, future: Rc<dyn Cancel>) -> Box<Extra> {
-        let mut extra = Box::new(Extra {
-            steps: 1,
-            ..Extra::default()
-        });
-        extra.waits.push(Wait {
-            future,
-            registration: self.registration.get(),
-            step: u32::from(self.is(Flag::WaitIsCurrent)),
-            scope: None,
-        });
-        self.set(Flag::Waits, false);
-        self.set(Flag::MoreWaits, true);
-        extra
-    }
-
     /// A step is begun: what it waits for was not polled in that one.
     #[inline]
     pub(super) fn waits_get_older(&self) {
         self.set(Flag::WaitIsCurrent, false);
         if self.is(Flag::MoreWaits) {
-            self.edit_extra(|extra| extra.steps = extra.steps.wrapping_add(1));
+            self.count_step();
         }
+    }
+
+    #[inline(never)]
+    fn count_step(&self) {
+        self.with_extra(|extra| extra.steps = extra.steps.wrapping_add(1));
     }
 
     /// It does not wait for this one any more.
     #[inline]
     pub(crate) fn stop_waiting_for(&self, future: *const (), registration: u32) {
-        if self.is(Flag::Waits) {
-            self.stop_only_wait(future, registration);
+        let is_first = self.is(Flag::Waits) && self.registration.get() == registration;
+        if is_first && let Some(ended) = self.take_first_wait(|first| is_at(first, future)) {
+            drop(ended);
         } else if self.is(Flag::MoreWaits) {
             self.stop_one_of_more(future, registration);
         }
     }
 
     #[inline]
-    fn stop_only_wait(&self, future: *const (), registration: u32) {
-        if self.registration.get() != registration {
-            return;
+    fn take_first_wait(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> Option<Rc<dyn Cancel>> {
+        if self.is(Flag::Extra) {
+            return self.take_first_wait_of_extra(is_it);
         }
         match self.beyond.take() {
-            Beyond::Wait(only) if std::ptr::addr_eq(Rc::as_ptr(&only), future) => {
+            Beyond::FirstWait(first) if is_it(&first) => {
                 self.set(Flag::Waits, false);
-                drop(only);
+                Some(first)
             }
-            other => self.beyond.set(other),
+            other => {
+                self.beyond.replace(other).forget();
+                None
+            }
         }
     }
 
     #[inline(never)]
+    fn take_first_wait_of_extra(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> Option<Rc<dyn Cancel>> {
+        let ended = self.with_extra(|extra| extra.first_wait.take_if(|first| is_it(first)))?;
+        self.set(Flag::Waits, false);
+        Some(ended)
+    }
+
+    #[inline(never)]
     fn stop_one_of_more(&self, future: *const (), registration: u32) {
-        let (ended, none_left) = self.edit_extra(|extra| {
-            let ended = remove_from(&mut extra.waits, |wait| {
-                wait.registration == registration && std::ptr::addr_eq(Rc::as_ptr(&wait.future), future)
+        let (ended, none_left) = self.with_extra(|extra| {
+            let ended = remove_from(&mut extra.more_waits, |wait| {
+                wait.registration == registration && is_at(&wait.future, future)
             });
-            (ended, extra.waits.is_empty())
+            (ended, extra.more_waits.is_empty())
         });
         self.set(Flag::MoreWaits, !none_left);
         drop(ended);
@@ -128,27 +137,43 @@ impl TaskPart {
 
     /// The end: it waits for nothing.
     pub(crate) fn stop_waiting(&self) {
-        if self.take(Flag::Waits) {
-            drop(self.beyond.take());
+        if self.is(Flag::Waits) {
+            drop(self.take_first_wait(|_| true));
         }
         if self.take(Flag::MoreWaits) {
-            let ended = self.edit_extra(|extra| std::mem::take(&mut extra.waits));
+            let ended = self.with_extra(|extra| std::mem::take(&mut extra.more_waits));
             drop(ended);
         }
+    }
+
+    fn first_wait(&self) -> Option<Rc<dyn Cancel>> {
+        if self.is(Flag::Extra) {
+            return self.with_extra(|extra| extra.first_wait.clone());
+        }
+        let beyond = self.beyond.take();
+        let first = match &beyond {
+            Beyond::FirstWait(first) => Some(first.clone()),
+            Beyond::Extra(_) => None,
+        };
+        self.beyond.replace(beyond).forget();
+        first
     }
 
     /// Those of its waits that count, by whether they were polled in the last step, and in which scope;
     /// the oldest first.
     fn waits_that(&self, count: impl Fn(bool, Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
-        if !self.waits() {
-            return Vec::new();
+        let mut waits = Vec::new();
+        if self.is(Flag::Waits) && count(self.is(Flag::WaitIsCurrent), None) {
+            waits.extend(self.first_wait());
         }
-        // (Where there is but one, it is seldom asked for.)
-        self.edit_extra(|extra| {
-            let waits = extra.waits.iter();
-            let waits = waits.filter(|wait| count(wait.step == extra.steps, wait.scope.as_ref()));
-            waits.map(|wait| wait.future.clone()).collect()
-        })
+        if self.is(Flag::MoreWaits) {
+            self.with_extra(|extra| {
+                let more = extra.more_waits.iter();
+                let more = more.filter(|wait| count(wait.step == extra.steps, wait.scope.as_ref()));
+                waits.extend(more.map(|wait| wait.future.clone()));
+            });
+        }
+        waits
     }
 
     /// Whether it is suspended at a future of this crate.
