@@ -130,6 +130,28 @@ fn a_timer_costs_nothing_beside_its_own_box() {
 }
 
 #[test]
+fn an_await_allocates_nothing_in_a_named_task_either() {
+    let event_loop = warm_loop();
+    let futures: Vec<miniloop::Future<()>> = (0..MANY).map(|_| event_loop.create_future()).collect();
+    let awaited = futures.clone();
+    let task = event_loop.task_builder().name("worker").create_task(async move {
+        for future in awaited {
+            future.await?;
+        }
+        Ok(())
+    });
+    event_loop.run_once().unwrap();
+    let awaits = allocations(|| {
+        for future in futures {
+            future.set_result(()).unwrap();
+            event_loop.run_once().unwrap();
+        }
+    });
+    assert!(task.done());
+    assert_eq!(awaits, 0);
+}
+
+#[test]
 fn a_task_is_one_allocation() {
     let event_loop = warm_loop();
     let tasks = allocations(|| {

@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use miniloop::{
-    AnyTask, EventLoop, Exception, RuntimeError, Task, all_tasks, create_task, current_task,
-    get_running_loop, sleep,
+    AnyTask, EventLoop, Exception, Future, RuntimeError, Task, all_tasks, create_task, current_task,
+    get_running_loop, sleep, yield_now,
 };
 
 use crate::common::{Boom, Trace, virtual_loop, yields};
@@ -211,6 +214,54 @@ fn a_task_has_a_number_for_a_name_until_it_is_given_one() {
     let [first, second, third] = names.unwrap().map(Option::unwrap);
     assert!(first.starts_with("Task-"));
     assert_eq!([second, third], ["renamed", "worker"]);
+}
+
+/// A task that waits for the first of the futures, and keeps the second, which it has polled before.
+fn waits_for_two(event_loop: &EventLoop) -> (Task<()>, [Future<()>; 2]) {
+    let futures = [event_loop.create_future(), event_loop.create_future()];
+    let [mut kept, mut awaited] = futures.clone();
+    let task = event_loop.create_task(async move {
+        poll_fn(|cx| {
+            assert!(Pin::new(&mut kept).poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        yield_now().await?;
+        (&mut awaited).await?;
+        kept.await
+    });
+    tick(event_loop);
+    tick(event_loop);
+    (task, futures)
+}
+
+#[test]
+fn a_name_that_is_set_in_the_middle_of_a_wait_changes_nothing_about_it() {
+    let (event_loop, _) = virtual_loop();
+    let (task, [kept, awaited]) = waits_for_two(&event_loop);
+    task.set_name("in the middle");
+    awaited.set_result(()).unwrap();
+    tick(&event_loop);
+    assert!(!task.done());
+    kept.set_result(()).unwrap();
+    tick(&event_loop);
+    assert!(task.done() && !task.cancelled());
+}
+
+#[test]
+fn a_task_that_was_named_in_the_middle_of_a_wait_is_cancelled_at_that() {
+    let (event_loop, _) = virtual_loop();
+    for is_named in [false, true] {
+        let (task, [kept, awaited]) = waits_for_two(&event_loop);
+        if is_named {
+            task.set_name("in the middle");
+        }
+        task.cancel();
+        // Not what it has polled in another step.
+        assert!(awaited.cancelled() && !kept.done());
+        tick(&event_loop);
+        assert!(task.cancelled());
+    }
 }
 
 // brief: XT-5
