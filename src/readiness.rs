@@ -119,7 +119,9 @@ impl LoopHandle {
         direction: Direction,
     ) -> io::Result<(SourceKey, bool)> {
         let selector = self.core.selector();
-        if let Some(key) = source.known_in(selector)
+        // (A loop that is being closed refuses what its selector still knows.)
+        if !self.is_closed()
+            && let Some(key) = source.known_in(selector)
             && let Some(is_busy) = selector.is_busy(key, direction)
         {
             return Ok((key, is_busy));

@@ -497,4 +497,23 @@ mod tests {
         assert_eq!(poll(&selector, false), 0);
         assert_eq!(told(&selector), Interest::None);
     }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_watched() {
+        let selector = Selector::new().unwrap();
+        let noted = Rc::new(Noted::default());
+        let sockets: [_; 2] = std::array::from_fn(|_| UnixStream::pair().unwrap());
+        let keys = sockets
+            .each_ref()
+            .map(|(left, _)| selector.enter(left.as_raw_fd()).unwrap().0);
+        for key in keys {
+            let weak: Weak<Noted> = Rc::downgrade(&noted);
+            selector.push_operation(key, Direction::Read, weak).unwrap();
+        }
+        for key in keys {
+            assert!(selector.is_watching_any());
+            selector.remove_operation(key, Direction::Read, Rc::as_ptr(&noted).cast());
+        }
+        assert!(!selector.is_watching_any());
+    }
 }

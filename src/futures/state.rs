@@ -246,6 +246,7 @@ impl<T> State<T> {
     /// Completes one that nobody waits for; gives the outcome back if somebody does, or it is done.
     #[inline]
     pub(crate) fn finish_alone(&self, outcome: Outcome<T>) -> std::result::Result<(), Outcome<T>> {
+        debug_assert!(self.kind != Kind::Operation, "one is told that it is over");
         if self.stage() != Stage::Fresh {
             return Err(outcome);
         }

@@ -121,14 +121,14 @@ impl TaskPart {
 
     /// Counts a scope around some of its awaits that is cancelled, or one that is over.
     pub(crate) fn count_scope(&self, cancelled: bool) {
-        let count = self.edit_extra(|extra| {
-            extra.scope_requests = if cancelled {
-                extra.scope_requests + 1
-            } else {
-                extra.scope_requests.saturating_sub(1)
-            };
-            extra.scope_requests
-        });
+        let count = if cancelled {
+            self.scope_requests() + 1
+        } else {
+            self.scope_requests().saturating_sub(1)
+        };
+        if count != self.scope_requests() {
+            self.edit_extra(|extra| extra.scope_requests = count);
+        }
         self.set(Flag::ScopeCancelled, count > 0);
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future as StdFuture, poll_fn};
+use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -266,6 +267,37 @@ fn a_destructor_run_by_close_may_use_the_loop() {
     let mut words = asked.lines();
     words.sort();
     assert_eq!(words, ["callback", "handler", "reader", "task", "timer"]);
+}
+
+#[test]
+fn a_loop_that_is_closing_starts_no_operation_on_a_source_that_it_knows() {
+    let event_loop = EventLoop::new().unwrap();
+    let refused = Rc::new(Cell::new(0));
+    let (left, right) = pair();
+    event_loop.add_reader(&left, || ()).unwrap();
+    let question = || {
+        let (handle, source, refused) = (event_loop.handle(), left.clone(), refused.clone());
+        OnDrop::new(move || {
+            let sent = handle.sock_sendall(&source, b"late").result();
+            let received = handle.sock_recv(&source, 10).result();
+            assert_eq!(misuse(sent), RuntimeError::LoopClosed);
+            assert_eq!(misuse(received), RuntimeError::LoopClosed);
+            refused.set(refused.get() + 1);
+        })
+    };
+    let held = question();
+    event_loop.call_soon(move || drop(held));
+    let held = question();
+    event_loop.call_later(Duration::from_secs(1), move || drop(held));
+    let (held, pending) = (question(), event_loop.create_future::<()>());
+    event_loop.create_task(async move {
+        let _held = held;
+        pending.await
+    });
+    event_loop.close().unwrap();
+    assert_eq!(refused.get(), 3);
+    let nothing = (&*right).read(&mut [0; 10]).unwrap_err();
+    assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
 }
 
 /// A closed loop, and a logger that has it run a callback for every line, as one that sends its
