@@ -101,14 +101,14 @@ impl Selector {
     /// Enters a source. If its number is entered already, then its owner was closed behind our
     /// back (or wraps the same descriptor): the newcomer takes the place, and the old entry is
     /// returned for [`dispose`](Self::dispose).
-    fn enter(&self, raw: Raw) -> io::Result<(SourceKey, Option<Box<Entry>>)> {
+    fn enter(&self, raw: Raw) -> io::Result<(SourceKey, Option<Entry>)> {
         if self.poller.borrow().is_none() {
             return Err(RuntimeError::LoopClosed.into());
         }
         let old = self.table.borrow().by_raw.get(&raw).copied();
         let old = old.and_then(|old| self.take_out(old));
         let mut table = self.table.borrow_mut();
-        let key = table.entries.insert(Box::new(Entry::new(raw)));
+        let key = table.entries.insert(Entry::new(raw));
         let token = token(key);
         if table.by_token.len() <= token {
             table.by_token.resize(token + 1, SourceKey::null());
@@ -141,7 +141,7 @@ impl Selector {
     }
 
     /// Takes an entry out of the table and the system. The caller drops it.
-    fn take_out(&self, key: SourceKey) -> Option<Box<Entry>> {
+    fn take_out(&self, key: SourceKey) -> Option<Entry> {
         let entry = self.table.borrow_mut().remove(key)?;
         if entry.told != Interest::None
             && let Some(poller) = &*self.poller.borrow()
@@ -419,7 +419,7 @@ impl Selector {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         };
-        self.take_out(key).is_some_and(|entry| self.dispose(*entry, copy))
+        self.take_out(key).is_some_and(|entry| self.dispose(entry, copy))
     }
 
     /// Lets go of everything. The system's descriptors are closed; the watchers are returned, to

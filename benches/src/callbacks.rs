@@ -19,6 +19,7 @@ pub static TRIAL: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 1.25)],
     entries: &[
         Entry::new(LIMIT, limit),

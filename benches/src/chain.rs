@@ -25,6 +25,7 @@ pub static ALONE: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 1.5)],
     entries: &[
         Entry::new(LIMIT, |count| limit(count, None)),
@@ -43,6 +44,7 @@ pub static BESIDE_A_SOCKET: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 1.5)],
     entries: &[
         Entry::new(LIMIT, |count| limit(count, Some(idle_socket()?))),

@@ -25,6 +25,7 @@ pub static TRIAL: Trial = Trial {
     unit: Unit::Milliseconds,
     count: 1_000,
     warm_up: false,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 0.11)],
     entries: &[
         Entry::new(LIMIT, limit),

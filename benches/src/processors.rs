@@ -1,4 +1,4 @@
-//! Where client and server run.
+//! Where client and server run, and two threads that take turns.
 //!
 //! Left to the system, the two share a processor at times and at times do not, and at one connection
 //! that makes a message several times as dear: then the figures would tell of luck. So with one

@@ -20,6 +20,7 @@ pub static TRIAL: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[Goal {
         entry: MINILOOP,
         form: "",

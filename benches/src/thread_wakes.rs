@@ -2,7 +2,7 @@
 //!
 //! A second thread sends callbacks to the loop and waits until the last one of a burst has run,
 //! which tells it through a channel; then the next burst follows. *One at a time* the loop sleeps
-//! before each. Measured: wall time, for bursts divided by the callbacks in one. Limit: a locked
+//! before each, and the two threads share a processor (see `processors.rs`). Measured: wall time, for bursts divided by the callbacks in one. Limit: a locked
 //! queue of boxes, an eventfd, and raw epoll. miniloop and asyncio have `call_soon_threadsafe`;
 //! the others receive the boxes by a channel: tokio, calloop their own, smol and monoio
 //! `async-channel`; mio has its waker and the locked queue.
@@ -25,6 +25,7 @@ pub static SINGLE: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 5_000,
     warm_up: false,
+    takes_turns: true,
     goals: &[Goal::new(MINILOOP, "", 1.02)],
     entries: &[
         Entry::new(LIMIT, |count| limit(Bursts::of(1, count))),
@@ -44,6 +45,7 @@ pub static BURSTS: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 1.15)],
     entries: &[
         Entry::new(LIMIT, |count| limit(Bursts::of(1_000, count))),

@@ -28,6 +28,7 @@ pub static AT_ONCE: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 0.45)],
     entries: &[
         Entry::new(LIMIT, |count| limit(count, When::AtOnce)),

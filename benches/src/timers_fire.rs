@@ -22,6 +22,7 @@ pub static TRIAL: Trial = Trial {
     count: COUNT,
     // It would take as long again, and fresh memory is a small part of the cost here.
     warm_up: false,
+    takes_turns: false,
     goals: &[Goal::new(MINILOOP, "", 0.5)],
     entries: &[
         Entry::new(LIMIT, limit),

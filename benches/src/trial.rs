@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Harness, PYTHON_LOOPS};
+use crate::processors::Placed;
 use crate::report::{Goal, Row, Unit};
 use crate::{Outcome, spawn};
 
@@ -26,6 +27,9 @@ pub struct Trial {
     /// Operations of a contestant that does all of them.
     pub count: u64,
     pub warm_up: bool,
+    /// Its threads take turns: they are given one processor, for the same reason as a client and a server
+    /// with one connection.
+    pub takes_turns: bool,
     pub goals: &'static [Goal],
     pub entries: &'static [Entry],
     /// The python loops do 1 of so many operations; 0: they do not take part.
@@ -72,6 +76,7 @@ impl Trial {
         for &(name, share) in &contestants {
             harness.does_a_share(name, share, self.name);
         }
+        let _placed = self.takes_turns.then(|| Placed::begin(1)).transpose()?;
         let slow_rounds = harness.rounds.div_ceil(2).min(SLOW_ROUNDS);
         for round in 0..harness.rounds {
             contestants.retain(|&(_, share)| share == 1 || round < slow_rounds);

@@ -22,6 +22,7 @@ pub static TRIAL: Trial = Trial {
     unit: Unit::Nanoseconds,
     count: 1_000_000,
     warm_up: true,
+    takes_turns: false,
     goals: &[
         Goal::new(MINILOOP, "`sleep(0)`", 4.0),
         Goal::new("miniloop yield_now", "`yield_now()`", 2.7),

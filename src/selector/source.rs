@@ -184,7 +184,7 @@ impl<T: Pollable + 'static> Source<T> {
                 "another source with the same descriptor took its place in the loop",
             )
         };
-        if old.is_some_and(|old| selector.dispose(*old, in_the_way)) {
+        if old.is_some_and(|old| selector.dispose(old, in_the_way)) {
             replaced();
         }
         if !self.is_system_socket() {

@@ -20,8 +20,7 @@ pub(super) fn id_of(operation: &Weak<dyn Operation>) -> OperationId {
 
 #[derive(Default)]
 pub(super) struct Table {
-    // Boxed, for much of the table is empty slots: it grows by doubling.
-    pub(super) entries: SlotMap<SourceKey, Box<Entry>>,
+    pub(super) entries: SlotMap<SourceKey, Entry>,
     /// The key whose slot has this index, which is the token that the system reports.
     pub(super) by_token: Vec<SourceKey>,
     pub(super) by_raw: HashMap<Raw, SourceKey>,
@@ -287,7 +286,7 @@ impl Table {
     }
 
     /// Takes an entry out. The caller drops it with no borrow held.
-    pub(super) fn remove(&mut self, key: SourceKey) -> Option<Box<Entry>> {
+    pub(super) fn remove(&mut self, key: SourceKey) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
         if entry.wanted != Interest::None {
             self.watched -= 1;
