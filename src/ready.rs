@@ -133,12 +133,12 @@ impl<S: ?Sized> ReadyQueue<S> {
     #[inline]
     pub(crate) fn begin_batch(&mut self) -> Batch {
         self.batches += 1;
-        if self.entries.is_empty() {
-            let run = self.open;
-            self.open.count = 0;
-            return Batch::Run(run);
-        }
         if self.open.count > 0 {
+            if self.entries.is_empty() {
+                let run = self.open;
+                self.open.count = 0;
+                return Batch::Run(run);
+            }
             self.end_run();
         }
         Batch::Entries(self.entries.len())
