@@ -28,7 +28,7 @@ use crate::contexts;
 use crate::errors::{Exception, Result, RuntimeError};
 use crate::handles::{Callback, Handle, SourceKey, TimerHandle, boxed};
 use crate::hooks::ExceptionContext;
-use crate::ready::{Batch, Entry, Lane, Run};
+use crate::ready::{Entry, Lane, Run};
 use crate::selector::Selector;
 use crate::threadsafe::ThreadsafeHandle;
 pub(crate) use awaiting::{Awaiting, take_cancellation};
@@ -343,12 +343,18 @@ impl LoopHandle {
 
     fn run_batch(&self) {
         let core = &*self.core;
-        let batch = core.ready.borrow_mut().begin_batch();
-        match batch {
-            Batch::Run(run) => self.run_some(run),
-            Batch::Entries(count) => (0..count).for_each(|_| self.run_entry()),
+        let entries = core.ready.borrow_mut().begin_batch();
+        if entries == 0 {
+            self.run_only_run();
         }
+        (0..entries).for_each(|_| self.run_entry());
         core.renew_completions();
+    }
+
+    #[inline(never)]
+    fn run_only_run(&self) {
+        let run = self.core.ready.borrow_mut().only_run();
+        self.run_some(run);
     }
 
     #[inline]

@@ -25,14 +25,6 @@ pub(crate) struct Run {
     pub(crate) count: u32,
 }
 
-/// What is run in one tick.
-pub(crate) enum Batch {
-    /// So many entries.
-    Entries(usize),
-    /// Nothing but this.
-    Run(Run),
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     Step,
@@ -129,19 +121,22 @@ impl<S: ?Sized> ReadyQueue<S> {
         }
     }
 
-    /// What is ready now is the batch; later jobs are not part of it.
+    /// What is ready now is the batch, of so many entries, or of none but [`only_run`](Self::only_run);
+    /// later jobs are not part of it.
     #[inline]
-    pub(crate) fn begin_batch(&mut self) -> Batch {
+    pub(crate) fn begin_batch(&mut self) -> usize {
         self.batches += 1;
-        if self.open.count > 0 {
-            if self.entries.is_empty() {
-                let run = self.open;
-                self.open.count = 0;
-                return Batch::Run(run);
-            }
+        if self.open.count > 0 && !self.entries.is_empty() {
             self.end_run();
         }
-        Batch::Entries(self.entries.len())
+        self.entries.len()
+    }
+
+    /// Takes what a batch without entries consists of.
+    pub(crate) fn only_run(&mut self) -> Run {
+        let run = self.open;
+        self.open.count = 0;
+        run
     }
 
     /// Names the batch that is running, or was the last to run: each has another number.
@@ -183,10 +178,11 @@ mod tests {
 
     /// Takes a batch, and names its jobs.
     fn batch(queue: &mut Queue) -> Vec<String> {
-        let entries = match queue.begin_batch() {
-            Batch::Run(run) => return jobs(queue, run),
-            Batch::Entries(entries) => entries,
-        };
+        let entries = queue.begin_batch();
+        if entries == 0 {
+            let run = queue.only_run();
+            return jobs(queue, run);
+        }
         let mut names = Vec::new();
         for _ in 0..entries {
             match queue.next() {
@@ -223,7 +219,7 @@ mod tests {
         let mut queue = Queue::default();
         queue.push_callback(Box::new(|| ()));
         queue.push_step(Rc::new(1));
-        assert!(matches!(queue.begin_batch(), Batch::Entries(2)));
+        assert_eq!(queue.begin_batch(), 2);
         assert!(matches!(queue.next(), Some(Entry::Callback(_))));
         queue.push_step(Rc::new(2));
         let Some(Entry::Next(run)) = queue.next() else {
@@ -239,7 +235,7 @@ mod tests {
         let mut queue = Queue::default();
         queue.push_step(Rc::new(1));
         queue.push_step(Rc::new(2));
-        assert!(matches!(queue.begin_batch(), Batch::Run(Run { count: 2, .. })));
+        assert_eq!((queue.begin_batch(), queue.only_run().count), (0, 2));
         assert_eq!(queue.next_step().as_deref(), Some(&1));
         queue.push_step(Rc::new(3));
         queue.push_step(Rc::new(4));
