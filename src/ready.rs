@@ -148,6 +148,7 @@ impl<S: ?Sized> ReadyQueue<S> {
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Entry> {
         if self.entries.is_empty() {
+            // Never in a batch, which knows how many there are: all is being taken, for the loop closes.
             self.end_run();
         }
         let entry = self.entries.pop_front()?;

@@ -121,12 +121,13 @@ impl TaskPart {
 
     /// Counts a scope around some of its awaits that is cancelled, or one that is over.
     pub(crate) fn count_scope(&self, cancelled: bool) {
+        let before = self.scope_requests();
         let count = if cancelled {
-            self.scope_requests() + 1
+            before + 1
         } else {
-            self.scope_requests().saturating_sub(1)
+            before.saturating_sub(1)
         };
-        if count != self.scope_requests() {
+        if count != before {
             self.edit_extra(|extra| extra.scope_requests = count);
         }
         self.set(Flag::ScopeCancelled, count > 0);
