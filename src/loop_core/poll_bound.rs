@@ -7,7 +7,9 @@
 //! the time would be over if ticks went on as before, or a bit earlier, for they may not.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock::{Clock, MonotonicClock};
 
 /// The system is asked after this many ticks at the latest,
 const TICKS: u32 = 61;
@@ -22,9 +24,11 @@ const TICKS_UNSEEN: u32 = 20;
 pub(super) struct PollBound {
     ticks: Cell<u32>,
     callbacks: Cell<u64>,
-    first_tick: Cell<Instant>,
+    first_tick: Cell<Duration>,
     /// Which tick looks at the clock.
     next_look: Cell<u32>,
+    /// Real time, whatever the loop's own clock shows.
+    clock: MonotonicClock,
 }
 
 impl PollBound {
@@ -32,26 +36,27 @@ impl PollBound {
         PollBound {
             ticks: Cell::new(0),
             callbacks: Cell::new(0),
-            first_tick: Cell::new(Instant::now()),
+            first_tick: Cell::new(Duration::ZERO),
             next_look: Cell::new(1),
+            clock: MonotonicClock::new(),
         }
     }
 
     /// Counts a tick, and tells whether it may do without a poll.
     #[inline]
     pub(super) fn one_more_tick(&self) -> bool {
-        self.one_more_tick_by(Instant::now)
+        self.one_more_tick_by(|| self.clock.now())
     }
 
     #[inline]
-    fn one_more_tick_by(&self, clock: impl FnOnce() -> Instant) -> bool {
+    fn one_more_tick_by(&self, clock: impl FnOnce() -> Duration) -> bool {
         let tick = self.ticks.get() + 1;
         self.ticks.set(tick);
         self.callbacks.get() < CALLBACKS && (tick < self.next_look.get() || self.look(tick, clock))
     }
 
     #[inline(never)]
-    fn look(&self, tick: u32, clock: impl FnOnce() -> Instant) -> bool {
+    fn look(&self, tick: u32, clock: impl FnOnce() -> Duration) -> bool {
         if tick >= TICKS {
             return false;
         }
@@ -61,7 +66,7 @@ impl PollBound {
             self.next_look.set(2);
             return true;
         }
-        let passed = now.duration_since(self.first_tick.get());
+        let passed = now.saturating_sub(self.first_tick.get());
         if passed >= TIME {
             return false;
         }
@@ -94,10 +99,9 @@ mod tests {
     /// How many ticks do without a poll, if `time` has passed before each and so many callbacks run
     /// in each.
     fn left_out(bound: &PollBound, callbacks: u64, time: impl Fn(u32) -> Duration) -> u32 {
-        let start = Instant::now();
         bound.polled();
         let mut ticks = 0;
-        while bound.one_more_tick_by(|| start + time(ticks)) {
+        while bound.one_more_tick_by(|| time(ticks)) {
             (0..callbacks).for_each(|_| bound.callback_runs());
             ticks += 1;
         }
