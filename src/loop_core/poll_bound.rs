@@ -18,7 +18,7 @@ const CALLBACKS: u64 = 1000;
 /// or this much real time, counted from the first tick without a poll;
 const TIME: Duration = Duration::from_millis(4);
 /// of ticks that suddenly become slow, so many may go by before that is seen.
-const TICKS_UNSEEN: u32 = 20;
+const TICKS_UNSEEN: u32 = 30;
 
 /// What has happened since the last poll.
 pub(super) struct PollBound {
@@ -152,6 +152,6 @@ mod tests {
             looks.borrow_mut().push(ticks + 1);
             Duration::ZERO
         });
-        assert_eq!(looks.take(), [1, 2, 22, 42]);
+        assert_eq!(looks.take(), [1, 2, 32]);
     }
 }
