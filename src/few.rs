@@ -12,8 +12,10 @@ pub(crate) enum Few<T> {
 }
 
 impl<T> Few<T> {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
+        // (Many are never none: see `remove`.)
+        matches!(self, Few::None)
     }
 
     pub(crate) fn as_slice(&self) -> &[T] {

@@ -317,9 +317,9 @@ impl LoopHandle {
         if sleeps && (!core.inbox.fall_asleep() || core.inbox.outside() == 0) {
             timeout = Some(Duration::ZERO);
         }
-        let polled = core
-            .selector
-            .poll(timeout, |event| core.ready.borrow_mut().push_event(event));
+        let mut ready = core.ready.borrow_mut();
+        let polled = core.selector.poll(timeout, |event| ready.push_event(event));
+        drop(ready);
         if sleeps {
             core.inbox.wake_up();
         }

@@ -336,9 +336,8 @@ impl Selector {
         } else {
             Some(Duration::ZERO)
         };
-        let table = &self.table;
+        let table = self.table.borrow();
         poller.wait(timeout, |(token, ready)| {
-            let table = table.borrow();
             let Some(source) = table.by_token.get(token).copied() else {
                 return;
             };

@@ -73,11 +73,7 @@ impl<T: 'static> Future<T> {
             self.end_registration();
         }
         self.cell.clone().polled();
-        let waits = !state.done() && self.register_task(state, waker);
-        if waits {
-            self.cell.clone().waited_for();
-        }
-        waits
+        !state.done() && self.register_task(state, waker)
     }
 
     /// The same in all cases.
@@ -126,9 +122,6 @@ impl<T: 'static> Future<T> {
                 && let Some(error) = core.take_again()
             {
                 state.event_loop.cancel_for(None, vec![self.cell.clone()], &error);
-            }
-            if state.is_operation() {
-                self.cell.clone().waited_for();
             }
             return Poll::Pending;
         }

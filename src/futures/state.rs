@@ -236,7 +236,7 @@ impl<T> State<T> {
     pub(crate) fn lone_task(&self) -> Option<Rc<dyn Stepper>> {
         self.look(|phase| match phase {
             Phase::Pending(waiters) => match waiters.as_slice() {
-                [Waiter::Task(_, task)] if task.is_unfinished() => Some(task.clone()),
+                [Waiter::Task(_, task)] if !task.part().is_done() => Some(task.clone()),
                 _ => None,
             },
             _ => None,
@@ -362,7 +362,7 @@ pub(crate) trait FutureCell<T>: Cancel {
     /// It is polled and still pending: an operation that knows itself ready goes on.
     fn polled(self: Rc<Self>) {}
 
-    /// It was awaited, or given a callback, and is pending.
+    /// It was given a callback, or (a [`Kind::Yield`]) awaited, and is pending.
     fn waited_for(self: Rc<Self>) {}
 
     /// Of a [`Kind::Yield`]: it is awaited. True if it was not done, which it is now.
@@ -423,8 +423,11 @@ pub(super) fn finish_with<T: 'static>(
                 state.event_loop.core.wake_awaiting(task, future, key);
             }
         }
-        Stage::Fresh if state.kind != Kind::Operation => {
+        Stage::Fresh => {
             state.phase.replace(phase).forget();
+            if state.kind == Kind::Operation {
+                cell.release();
+            }
         }
         _ => tell(cell, state, phase),
     }

@@ -149,6 +149,11 @@ impl TaskPart {
     }
 
     #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase.get() == Phase::Done
+    }
+
+    #[inline]
     pub(crate) fn begin_step(&self) -> Begun {
         self.set(Flag::Scheduled, false);
         let doomed = self.take(Flag::Doomed);

@@ -198,9 +198,11 @@ impl Side {
     #[inline]
     pub(super) fn remove(&mut self, operation: OperationId) -> Option<Weak<dyn Operation>> {
         match &self.operations {
-            // A weak reference to what is alive: nothing is dropped here but the reference.
             Few::One(only) if id_of(only) == operation => {
-                self.operations = Few::None;
+                // A weak reference to what is alive: nothing is dropped here but the reference.
+                if let Few::One(removed) = self.operations.take() {
+                    drop(removed);
+                }
                 self.signalled = false;
                 None
             }

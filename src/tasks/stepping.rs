@@ -121,7 +121,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Owned for Pinned<Sh
     }
 
     fn is_unfinished(&self) -> bool {
-        self.part().phase.get() != Phase::Done
+        !self.part().is_done()
     }
 }
 

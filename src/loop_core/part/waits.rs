@@ -230,10 +230,15 @@ impl TaskPart {
     }
 
     /// The task has been stepped: what it still waits for may have counted on being polled then.
+    #[inline]
     pub(crate) fn tell_waits_of_step(&self) {
-        if !self.is(Flag::MoreWaits) && self.is(Flag::WaitIsCurrent) {
-            return;
+        if self.is(Flag::MoreWaits) || !self.is(Flag::WaitIsCurrent) {
+            self.tell_waits_of_before();
         }
+    }
+
+    #[inline(never)]
+    fn tell_waits_of_before(&self) {
         // A copy, for whoever is told may leave the list.
         let told = self.waits_that(|is_current, _| !is_current);
         told.into_iter().for_each(|future| future.awaiter_stepped());
