@@ -112,11 +112,16 @@ impl<T> Future<T> {
     #[inline]
     fn leave(&self) {
         if self.registration.get() != 0 {
-            let was_waiting = self.end_registration();
-            let state = self.cell.state();
-            if was_waiting && state.is_operation() && !state.done() {
-                self.cell.clone().left_alone();
-            }
+            self.leave_early();
+        }
+    }
+
+    #[inline(never)]
+    fn leave_early(&self) {
+        let was_waiting = self.end_registration();
+        let state = self.cell.state();
+        if was_waiting && state.is_operation() && !state.done() {
+            self.cell.clone().left_alone();
         }
     }
 
@@ -316,6 +321,7 @@ impl<T> Clone for Future<T> {
 }
 
 impl<T> Drop for Future<T> {
+    #[inline]
     fn drop(&mut self) {
         self.leave();
     }

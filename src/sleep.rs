@@ -1,7 +1,9 @@
-//! `sleep`: a future and the timer that completes it.
+//! `sleep`: a future and the timer that completes it; and the bare yields, which have no timer.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::fmt;
 use std::future::Future as StdFuture;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -10,16 +12,17 @@ use std::time::Duration;
 use crate::errors::{CancelledError, Result, RuntimeError};
 use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish, finish_with_result};
 use crate::handles::{Cancel, Owned, TimerHandle};
+use crate::loop_core::part::step_is_interrupted;
 use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation, with_running_loop};
 
-struct Sleep {
+struct SleepCell {
     state: State<()>,
     timer: RefCell<Option<TimerHandle>>,
     /// Set while a callback waits for it.
     kept: Kept,
 }
 
-impl FutureCell<()> for Sleep {
+impl FutureCell<()> for SleepCell {
     fn state(&self) -> &State<()> {
         &self.state
     }
@@ -40,7 +43,7 @@ impl FutureCell<()> for Sleep {
     }
 }
 
-impl Cancel for Sleep {
+impl Cancel for SleepCell {
     fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
         let pending = finish(self.clone(), Outcome::cancelled(error)).is_ok();
         if let Some(timer) = &*self.timer.borrow() {
@@ -54,14 +57,14 @@ impl Cancel for Sleep {
     }
 }
 
-impl Owned for Sleep {
+impl Owned for SleepCell {
     fn abandon(self: Rc<Self>) {
         self.state.set_seen();
         let _ = finish(self, Outcome::Failed(RuntimeError::LoopClosed.into()));
     }
 }
 
-impl Drop for Sleep {
+impl Drop for SleepCell {
     /// Nobody waits any more: the timer goes with it.
     fn drop(&mut self) {
         if let Some(timer) = &*self.timer.borrow() {
@@ -73,16 +76,16 @@ impl Drop for Sleep {
 /// A sleep of zero, a bare yield. It is done as soon as somebody waits for it, who then goes to the
 /// back of the ready queue; for whoever asks, it is done from the next batch on. So the loop need not
 /// know of it.
-struct Yield {
+struct YieldCell {
     state: State<()>,
     made_in_batch: u64,
 }
 
-impl Yield {
-    fn new(event_loop: &LoopHandle) -> Rc<Yield> {
-        Rc::new(Yield {
+impl YieldCell {
+    fn new(event_loop: &LoopHandle, made_in_batch: u64) -> Rc<YieldCell> {
+        Rc::new(YieldCell {
             state: State::pending(event_loop.clone(), Kind::Yield),
-            made_in_batch: event_loop.core.batch(),
+            made_in_batch,
         })
     }
 
@@ -104,7 +107,7 @@ impl Yield {
     }
 }
 
-impl FutureCell<()> for Yield {
+impl FutureCell<()> for YieldCell {
     fn state(&self) -> &State<()> {
         &self.state
     }
@@ -124,7 +127,7 @@ impl FutureCell<()> for Yield {
     }
 }
 
-impl Cancel for Yield {
+impl Cancel for YieldCell {
     fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
         finish(self, Outcome::cancelled(error)).is_ok()
     }
@@ -169,9 +172,9 @@ impl LoopHandle {
             return Future::failed(self, RuntimeError::LoopClosed);
         }
         let Some(when) = when else {
-            return Future::of(Yield::new(self));
+            return Future::of(YieldCell::new(self, self.core.batch()));
         };
-        let sleep = Rc::new(Sleep {
+        let sleep = Rc::new(SleepCell {
             state: State::pending(self.clone(), Kind::Operation),
             timer: RefCell::new(None),
             kept: Kept::default(),
@@ -190,7 +193,7 @@ impl LoopHandle {
 }
 
 /// Sleeps on the running loop (`asyncio.sleep`): see [`LoopHandle::sleep`]. The time counts from this
-/// call, for it is a future and no coroutine. Where no loop is running it has failed with
+/// call, and not from the await. Where no loop is running it has failed with
 /// [`RuntimeError::NoRunningLoop`].
 ///
 /// ```
@@ -204,21 +207,24 @@ impl LoopHandle {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[inline]
-pub fn sleep(delay: Duration) -> Future<()> {
-    // A handle that is made in the caller need not be copied to it.
-    match yield_on_running_loop(delay) {
-        Some(yielding) => Future::of(yielding),
-        None => sleep_on_running_loop(delay),
+pub fn sleep(delay: Duration) -> Sleep {
+    if delay.is_zero()
+        && let Some(event_loop) = running_loop()
+        && !event_loop.is_closed()
+    {
+        let made_in_batch = event_loop.core.batch();
+        return Sleep(Inner::Zero(Zero {
+            event_loop,
+            made_in_batch,
+            suspended: false,
+            future: OnceCell::new(),
+        }));
     }
+    Sleep(Inner::Future(sleep_on_running_loop(delay)))
 }
 
-/// A sleep of zero on the running loop.
-fn yield_on_running_loop(delay: Duration) -> Option<Rc<Yield>> {
-    let made = |event_loop: &LoopHandle| {
-        let is_yield = delay.is_zero() && !event_loop.is_closed();
-        is_yield.then(|| Yield::new(event_loop))
-    };
-    with_running_loop(made).flatten()
+fn running_loop() -> Option<LoopHandle> {
+    with_running_loop(LoopHandle::clone)
 }
 
 fn sleep_on_running_loop(delay: Duration) -> Future<()> {
@@ -228,9 +234,131 @@ fn sleep_on_running_loop(delay: Duration) -> Future<()> {
     }
 }
 
+/// The awaitable that [`sleep`] makes: all that a [`Future<()>`](Future) can be asked it can be asked too,
+/// and `Future::from` makes one of it. Dropping it ends the sleep.
+///
+/// The future of a zero delay is made when somebody asks for it. Most are only awaited, which needs none, and
+/// so no allocation.
+///
+/// ```
+/// use miniloop::{EventLoop, FakeClock, sleep};
+/// use std::time::Duration;
+///
+/// let event_loop = EventLoop::with_clock(FakeClock::auto())?;
+/// event_loop.run_until_complete(async {
+///     let hour = sleep(Duration::from_secs(3600));
+///     assert!(!hour.done());
+///     hour.cancel();
+///     assert!(hour.await.unwrap_err().is_cancelled());
+///     sleep(Duration::ZERO).await
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sleep(Inner);
+
+enum Inner {
+    Future(Future<()>),
+    Zero(Zero),
+}
+
+/// A bare yield that is no [`YieldCell`] yet, and becomes one when it has to.
+struct Zero {
+    event_loop: LoopHandle,
+    made_in_batch: u64,
+    /// It was awaited, and so it is done.
+    suspended: bool,
+    future: OnceCell<Future<()>>,
+}
+
+impl Zero {
+    /// Polls it, if it is no future so far and need not become one: in a step of its loop, with the
+    /// task's own waker, and with no cancellation to deliver.
+    #[inline]
+    fn poll_alone(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<()>>> {
+        if self.future.get().is_some() || step_is_interrupted() {
+            return None;
+        }
+        if self.suspended {
+            return Some(Poll::Ready(Ok(())));
+        }
+        let core = &self.event_loop.core;
+        if !core.is_stepping_with(cx.waker()) || core.batch() != self.made_in_batch {
+            return None;
+        }
+        self.suspended = true;
+        cx.waker().wake_by_ref();
+        Some(Poll::Pending)
+    }
+
+    #[inline(never)]
+    fn future(&self) -> &Future<()> {
+        self.future.get_or_init(|| self.make_future())
+    }
+
+    fn make_future(&self) -> Future<()> {
+        let cell = YieldCell::new(&self.event_loop, self.made_in_batch);
+        let future = Future::of(cell.clone());
+        if self.suspended {
+            let _ = cell.state.finish_alone(Outcome::Result(()));
+            future.has_yielded();
+        }
+        future
+    }
+}
+
+impl Deref for Sleep {
+    type Target = Future<()>;
+
+    fn deref(&self) -> &Future<()> {
+        match &self.0 {
+            Inner::Future(future) => future,
+            Inner::Zero(zero) => zero.future(),
+        }
+    }
+}
+
+impl From<Sleep> for Future<()> {
+    /// The very handle: if it has been awaited, it still is.
+    fn from(sleep: Sleep) -> Future<()> {
+        match sleep.0 {
+            Inner::Future(future) => future,
+            Inner::Zero(mut zero) => {
+                let made = zero.future.take();
+                made.unwrap_or_else(|| zero.make_future())
+            }
+        }
+    }
+}
+
+impl StdFuture for Sleep {
+    type Output = Result<()>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        match &mut self.0 {
+            Inner::Zero(zero) => zero
+                .poll_alone(cx)
+                .unwrap_or_else(|| zero.future().poll_inside(cx)),
+            Inner::Future(future) => poll_future(future, cx),
+        }
+    }
+}
+
+/// (Kept apart from the way of the bare yield.)
+#[inline(never)]
+fn poll_future(future: &mut Future<()>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    Pin::new(future).poll(cx)
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 /// A bare yield: everything else that is ready gets its turn, once. It is `sleep(Duration::ZERO)`
-/// (`asyncio.sleep(0)`) without a future of the loop, and so without an allocation; the tick in which
-/// the task goes on is the same, and so is cancellation.
+/// (`asyncio.sleep(0)`) for those who only await it: the tick in which the task goes on is the same, and
+/// so is cancellation, but there is no future that could be asked, and so it costs less still.
 ///
 /// It can also be awaited in another executor, which is then woken at once.
 ///

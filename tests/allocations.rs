@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[cfg(unix)]
 use miniloop::Source;
-use miniloop::{EventLoop, FakeClock, yield_now};
+use miniloop::{EventLoop, FakeClock, sleep, yield_now};
 
 /// The system's allocator, which counts for each thread.
 struct Counting;
@@ -203,12 +203,13 @@ fn a_send_that_completes_at_once_allocates_nothing_unless_its_future_is_kept() {
 }
 
 #[test]
-fn a_bare_yield_allocates_nothing() {
+fn a_bare_yield_and_a_sleep_of_zero_allocate_nothing() {
     let event_loop = warm_loop();
     let yielding = |rounds: usize| {
         let task = event_loop.create_task(async move {
             for _ in 0..rounds {
                 yield_now().await?;
+                sleep(Duration::ZERO).await?;
             }
             Ok(())
         });

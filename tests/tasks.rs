@@ -28,6 +28,8 @@ mod messages;
 mod sleeping;
 #[path = "tasks/yielding.rs"]
 mod yielding;
+#[path = "tasks/zero_sleeps.rs"]
+mod zero_sleeps;
 
 use std::cell::Cell;
 use std::rc::Rc;

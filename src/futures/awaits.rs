@@ -230,6 +230,18 @@ impl<T: Clone + 'static> StdFuture for Future<T> {
     }
 }
 
+impl Future<()> {
+    /// Polls a handle inside of another awaitable, in no short way.
+    pub(crate) fn poll_inside(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.poll_thoroughly(cx, |state, _| state.copy_result())
+    }
+
+    /// Says of a handle of a [`Kind::Yield`] that an await of it has suspended.
+    pub(crate) fn has_yielded(&self) {
+        self.registration.set(YIELDED);
+    }
+}
+
 /// The awaitable that [`Future::take`] makes.
 pub struct Take<T> {
     pub(crate) future: Future<T>,

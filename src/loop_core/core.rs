@@ -277,6 +277,7 @@ impl Core {
     }
 
     /// Names the batch that is running: see [`ReadyQueue::batch`].
+    #[inline]
     pub(crate) fn batch(&self) -> u64 {
         self.ready.borrow().batch()
     }

@@ -9,6 +9,7 @@ use super::Task;
 use crate::errors::{Result, RuntimeError};
 use crate::futures::{Future, Take};
 use crate::loop_core::LoopHandle;
+use crate::sleep::Sleep;
 
 /// An awaitable, and the future that says when it is done (`asyncio.ensure_future`).
 pub(crate) struct Ensured<T, F> {
@@ -54,10 +55,11 @@ pub(crate) fn future_of<T: 'static>(awaitable: &dyn Any) -> Option<Future<T>> {
         Some(future.clone())
     } else if let Some(task) = awaitable.downcast_ref::<Task<T>>() {
         Some(task.future().clone())
+    } else if let Some(take) = awaitable.downcast_ref::<Take<T>>() {
+        Some(take.future.clone())
     } else {
-        awaitable
-            .downcast_ref::<Take<T>>()
-            .map(|take| take.future.clone())
+        let sleep: &dyn Any = &**awaitable.downcast_ref::<Sleep>()?;
+        sleep.downcast_ref::<Future<T>>().cloned()
     }
 }
 
