@@ -16,13 +16,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use slotmap::Key;
-
 use crate::errors::RuntimeError;
 use crate::handles::{Direction, IoEvent, SourceKey};
 use poller::{Interest, Notifier, Poller, Raw};
 pub(crate) use table::OperationId;
-use table::{Entry, Side, Table, id_of, token};
+use table::{Entry, Side, Table, id_of};
 
 /// A reader or writer: called again and again.
 pub(crate) type Watcher = Box<dyn FnMut()>;
@@ -105,15 +103,10 @@ impl Selector {
         if self.poller.borrow().is_none() {
             return Err(RuntimeError::LoopClosed.into());
         }
-        let old = self.table.borrow().by_raw.get(&raw).copied();
+        let old = self.table.borrow().by_raw.get(raw);
         let old = old.and_then(|old| self.take_out(old));
         let mut table = self.table.borrow_mut();
         let key = table.entries.insert(Entry::new(raw));
-        let token = token(key);
-        if table.by_token.len() <= token {
-            table.by_token.resize(token + 1, SourceKey::null());
-        }
-        table.by_token[token] = key;
         table.by_raw.insert(raw, key);
         Ok((key, old))
     }
@@ -124,7 +117,7 @@ impl Selector {
         let raw = self.table.borrow().entries.get(key).map(|entry| entry.raw);
         let refusal = match (raw, &*self.poller.borrow()) {
             (Some(raw), Some(poller)) => {
-                let added = poller.add(raw, Interest::None, token(key));
+                let added = poller.add(raw, Interest::None);
                 poller.delete(raw);
                 added
             }
@@ -281,7 +274,7 @@ impl Selector {
             (Some(entry), Some(poller)) => {
                 entry.work_out_wanted(&mut table.watched);
                 if entry.told == Interest::None && entry.wanted != Interest::None {
-                    poller.add(entry.raw, entry.wanted, token(key))?;
+                    poller.add(entry.raw, entry.wanted)?;
                     entry.told = entry.wanted;
                 }
                 Ok(())
@@ -308,7 +301,7 @@ impl Selector {
                 if !waits && entry.is_about_to_want_again() {
                     return true;
                 }
-                if let Err(error) = entry.tell(poller, token(key)) {
+                if let Err(error) = entry.tell(poller) {
                     refused.push((key, error));
                 }
             }
@@ -337,8 +330,8 @@ impl Selector {
             Some(Duration::ZERO)
         };
         let table = self.table.borrow();
-        poller.wait(timeout, |(token, ready)| {
-            let Some(source) = table.by_token.get(token).copied() else {
+        poller.wait(timeout, |(raw, ready)| {
+            let Some(source) = table.by_raw.get(raw) else {
                 return;
             };
             let Some(entry) = table.entries.get(source) else {

@@ -56,17 +56,17 @@ impl Interest {
         }
     }
 
-    fn event(self, token: usize) -> Event {
+    fn event(self, raw: Raw) -> Event {
         Event::new(
-            token,
+            raw as usize,
             self.includes(Direction::Read),
             self.includes(Direction::Write),
         )
     }
 }
 
-/// One report: the token of a source, and the directions that are ready.
-pub(crate) type Report = (usize, Interest);
+/// One report: the name of a source, and the directions that are ready.
+pub(crate) type Report = (Raw, Interest);
 
 /// Ends the current or the next wait, from any thread.
 #[derive(Clone)]
@@ -132,8 +132,8 @@ impl Poller {
         Notifier::Polling(self.poller.clone())
     }
 
-    pub(crate) fn add(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
-        let event = interest.event(token);
+    pub(crate) fn add(&self, raw: Raw, interest: Interest) -> io::Result<()> {
+        let event = interest.event(raw);
         // SAFETY: `raw` is open and stays so until it is deleted here. The caller is the table of
         // the selector; an entry is deleted before its `Source` gives up the object with the
         // descriptor (`leave` in source.rs), or with the whole poller. A source gives out only
@@ -148,14 +148,14 @@ impl Poller {
         }
     }
 
-    pub(crate) fn modify(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
-        let event = interest.event(token);
+    pub(crate) fn modify(&self, raw: Raw, interest: Interest) -> io::Result<()> {
+        let event = interest.event(raw);
         match self
             .poller
             .modify_with_mode(borrowed(&raw), event, PollMode::Level)
         {
             // The system forgot it, because its owner was closed behind our back.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.add(raw, interest, token),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.add(raw, interest),
             other => other,
         }
     }
@@ -200,7 +200,7 @@ impl Poller {
             }
         }
         for event in self.events.iter() {
-            report((event.key, Interest::new(event.readable, event.writable)));
+            report((event.key as Raw, Interest::new(event.readable, event.writable)));
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ mod direct {
         timerfd_settime,
     };
 
-    use super::{EVENTS_PER_WAIT, Interest, Report};
+    use super::{EVENTS_PER_WAIT, Interest, Raw, Report};
 
     /// (`polling` has the last key for its own notification, which nobody sends here.)
     const TIMER: usize = usize::MAX - 1;
@@ -382,9 +382,9 @@ mod direct {
             const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
             self.found.iter().filter_map(|event| {
                 let (flags, key) = (event.flags, event.data.u64());
-                let token = usize::try_from(key).ok().filter(|token| *token < NOTIFIED)?;
+                let key = usize::try_from(key).ok().filter(|key| *key < NOTIFIED)?;
                 let ready = Interest::new(flags.intersects(READ), flags.intersects(WRITE));
-                Some((token, ready))
+                Some((key as Raw, ready))
             })
         }
     }

@@ -1,5 +1,6 @@
 //! Who waits: an entry for each source, with a side for each direction.
 
+#[cfg(windows)]
 use std::collections::HashMap;
 use std::io;
 use std::rc::{Rc, Weak};
@@ -21,13 +22,60 @@ pub(super) fn id_of(operation: &Weak<dyn Operation>) -> OperationId {
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) entries: SlotMap<SourceKey, Entry>,
-    /// The key whose slot has this index, which is the token that the system reports.
-    pub(super) by_token: Vec<SourceKey>,
-    pub(super) by_raw: HashMap<Raw, SourceKey>,
+    pub(super) by_raw: ByRaw,
     /// Entries that have changed since the last poll.
     pub(super) changed: Vec<SourceKey>,
     /// How many entries are being watched, but for the changes.
     pub(super) watched: usize,
+}
+
+/// The keys of the sources, by the system's name for them, which is also what it reports.
+///
+/// Descriptors are small: a new one is the lowest number that is free. So on Unix this is a list.
+#[derive(Default)]
+pub(super) struct ByRaw {
+    #[cfg(unix)]
+    keys: Vec<SourceKey>,
+    #[cfg(windows)]
+    keys: HashMap<Raw, SourceKey>,
+}
+
+#[cfg(unix)]
+impl ByRaw {
+    #[inline]
+    pub(super) fn get(&self, raw: Raw) -> Option<SourceKey> {
+        let key = self.keys.get(raw as usize).copied();
+        key.filter(|key| !key.is_null())
+    }
+
+    pub(super) fn insert(&mut self, raw: Raw, key: SourceKey) {
+        let index = raw as usize;
+        if self.keys.len() <= index {
+            self.keys.resize(index + 1, SourceKey::null());
+        }
+        self.keys[index] = key;
+    }
+
+    fn remove(&mut self, raw: Raw) {
+        if let Some(key) = self.keys.get_mut(raw as usize) {
+            *key = SourceKey::null();
+        }
+    }
+}
+
+#[cfg(windows)]
+impl ByRaw {
+    pub(super) fn get(&self, raw: Raw) -> Option<SourceKey> {
+        self.keys.get(&raw).copied()
+    }
+
+    pub(super) fn insert(&mut self, raw: Raw, key: SourceKey) {
+        self.keys.insert(raw, key);
+    }
+
+    fn remove(&mut self, raw: Raw) {
+        self.keys.remove(&raw);
+    }
 }
 
 pub(super) struct Entry {
@@ -119,7 +167,7 @@ impl Entry {
     }
 
     /// Tells the system what is wanted. If it refuses, it does not know the source any more.
-    pub(super) fn tell(&mut self, poller: &Poller, token: usize) -> io::Result<()> {
+    pub(super) fn tell(&mut self, poller: &Poller) -> io::Result<()> {
         self.tell_again = false;
         let told = match (self.told, self.wanted) {
             // Without any interest it would still report a hang-up, for ever.
@@ -127,8 +175,8 @@ impl Entry {
                 poller.delete(self.raw);
                 Ok(())
             }
-            (Interest::None, wanted) => poller.add(self.raw, wanted, token),
-            (_, wanted) => poller.modify(self.raw, wanted, token),
+            (Interest::None, wanted) => poller.add(self.raw, wanted),
+            (_, wanted) => poller.modify(self.raw, wanted),
         };
         self.told = match told {
             Ok(()) => self.wanted,
@@ -237,11 +285,6 @@ impl Side {
     }
 }
 
-/// What the system calls the source with this key. Keys of one slot follow each other in time.
-pub(super) fn token(key: SourceKey) -> usize {
-    (key.data().as_ffi() & 0xffff_ffff) as usize
-}
-
 impl Table {
     pub(super) fn side(&self, key: SourceKey, direction: Direction) -> Option<&Side> {
         self.entries.get(key)?.side(direction)
@@ -293,8 +336,8 @@ impl Table {
         if entry.wanted != Interest::None {
             self.watched -= 1;
         }
-        if self.by_raw.get(&entry.raw) == Some(&key) {
-            self.by_raw.remove(&entry.raw);
+        if self.by_raw.get(entry.raw) == Some(key) {
+            self.by_raw.remove(entry.raw);
         }
         Some(entry)
     }
