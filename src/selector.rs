@@ -6,6 +6,7 @@
 //! on again within a tick costs nothing. Nothing of the user's is called or dropped while the
 //! table is borrowed.
 
+mod by_raw;
 pub(crate) mod poller;
 pub(crate) mod source;
 mod table;

@@ -1,12 +1,11 @@
 //! Who waits: an entry for each source, with a side for each direction.
 
-#[cfg(windows)]
-use std::collections::HashMap;
 use std::io;
 use std::rc::{Rc, Weak};
 
-use slotmap::{Key, SlotMap};
+use slotmap::SlotMap;
 
+use super::by_raw::ByRaw;
 use super::poller::{Interest, Poller, Raw};
 use super::{Operation, Watcher};
 use crate::few::Few;
@@ -27,55 +26,6 @@ pub(super) struct Table {
     pub(super) changed: Vec<SourceKey>,
     /// How many entries are being watched, but for the changes.
     pub(super) watched: usize,
-}
-
-/// The keys of the sources, by the system's name for them, which is also what it reports.
-///
-/// Descriptors are small: a new one is the lowest number that is free. So on Unix this is a list.
-#[derive(Default)]
-pub(super) struct ByRaw {
-    #[cfg(unix)]
-    keys: Vec<SourceKey>,
-    #[cfg(windows)]
-    keys: HashMap<Raw, SourceKey>,
-}
-
-#[cfg(unix)]
-impl ByRaw {
-    #[inline]
-    pub(super) fn get(&self, raw: Raw) -> Option<SourceKey> {
-        let key = self.keys.get(raw as usize).copied();
-        key.filter(|key| !key.is_null())
-    }
-
-    pub(super) fn insert(&mut self, raw: Raw, key: SourceKey) {
-        let index = raw as usize;
-        if self.keys.len() <= index {
-            self.keys.resize(index + 1, SourceKey::null());
-        }
-        self.keys[index] = key;
-    }
-
-    fn remove(&mut self, raw: Raw) {
-        if let Some(key) = self.keys.get_mut(raw as usize) {
-            *key = SourceKey::null();
-        }
-    }
-}
-
-#[cfg(windows)]
-impl ByRaw {
-    pub(super) fn get(&self, raw: Raw) -> Option<SourceKey> {
-        self.keys.get(&raw).copied()
-    }
-
-    pub(super) fn insert(&mut self, raw: Raw, key: SourceKey) {
-        self.keys.insert(raw, key);
-    }
-
-    fn remove(&mut self, raw: Raw) {
-        self.keys.remove(&raw);
-    }
 }
 
 pub(super) struct Entry {
