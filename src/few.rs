@@ -1,39 +1,44 @@
 //! A list that nearly always holds nothing or one thing, and then needs no memory of its own.
 
 /// Things in the order they were added.
-#[derive(Default)]
 pub(crate) enum Few<T> {
-    #[default]
-    None,
     One(T),
-    // Boxed so that the common cases stay small: a task or future holds several of these.
+    /// None, or many. (Boxed, and not a third variant, so that it is no larger than one thing: a task, a
+    /// future or a source holds several of these.)
     #[expect(clippy::box_collection)]
-    Many(Box<Vec<T>>),
+    Others(Option<Box<Vec<T>>>),
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Few<T> {
+        Few::NONE
+    }
 }
 
 impl<T> Few<T> {
+    pub(crate) const NONE: Few<T> = Few::Others(None);
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // (Many are never none: see `remove`.)
-        matches!(self, Few::None)
+        matches!(self, Few::Others(None))
     }
 
     pub(crate) fn as_slice(&self) -> &[T] {
         match self {
-            Few::None => &[],
             Few::One(one) => std::slice::from_ref(one),
-            Few::Many(many) => many,
+            Few::Others(many) => many.as_ref().map_or(&[], |many| many.as_slice()),
         }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, thing: T) {
         match self {
-            Few::None => *self = Few::One(thing),
-            Few::Many(many) => many.push(thing),
+            Few::Others(None) => *self = Few::One(thing),
+            Few::Others(Some(many)) => many.push(thing),
             Few::One(_) => {
                 if let Few::One(first) = self.take() {
-                    *self = Few::Many(Box::new(vec![first, thing]));
+                    *self = Few::Others(Some(Box::new(vec![first, thing])));
                 }
             }
         }
@@ -43,16 +48,16 @@ impl<T> Few<T> {
     #[inline]
     pub(crate) fn remove(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         match self {
-            Few::None => None,
+            Few::Others(None) => None,
             Few::One(one) if !is_it(one) => None,
             Few::One(_) => match self.take() {
                 Few::One(one) => Some(one),
-                _ => None,
+                Few::Others(_) => None,
             },
-            Few::Many(many) => {
+            Few::Others(Some(many)) => {
                 let removed = remove_from(many, is_it);
                 if many.is_empty() {
-                    *self = Few::None;
+                    *self = Few::NONE;
                 }
                 removed
             }
@@ -62,16 +67,15 @@ impl<T> Few<T> {
     /// Takes everything out.
     #[inline]
     pub(crate) fn take(&mut self) -> Few<T> {
-        std::mem::replace(self, Few::None)
+        std::mem::replace(self, Few::NONE)
     }
 
     /// Calls `each` with every thing, in order.
     #[inline]
     pub(crate) fn for_each(self, mut each: impl FnMut(T)) {
         match self {
-            Few::None => {}
             Few::One(one) => each(one),
-            Few::Many(many) => many.into_iter().for_each(each),
+            Few::Others(many) => many.into_iter().flat_map(|many| *many).for_each(each),
         }
     }
 }
@@ -92,7 +96,7 @@ mod tests {
 
     #[test]
     fn keeps_the_order_through_pushes_and_removals() {
-        let mut few = Few::None;
+        let mut few = Few::NONE;
         (1..=4).for_each(|n| few.push(n));
         assert_eq!(few.remove(|n| *n == 2), Some(2));
         assert_eq!(few.remove(|n| *n == 9), None);
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn one_thing_can_be_removed_and_added_again() {
-        let mut few = Few::None;
+        let mut few = Few::NONE;
         few.push('a');
         assert_eq!(few.remove(|_| true), Some('a'));
         assert!(few.is_empty());

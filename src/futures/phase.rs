@@ -83,7 +83,7 @@ impl<T> Phase<T> {
     #[inline]
     pub(super) fn stage(&self) -> Stage {
         match self {
-            Phase::Pending(Few::None) => Stage::Fresh,
+            Phase::Pending(Few::Others(None)) => Stage::Fresh,
             Phase::Pending(_) => Stage::Pending,
             Phase::Failed(_) => Stage::Failed,
             Phase::Cancelled(_) => Stage::Cancelled,
@@ -107,7 +107,7 @@ impl<T> Phase<T> {
     /// to drop, which takes longer than all the rest.)
     #[inline]
     pub(super) fn forget(self) {
-        debug_assert!(matches!(self, Phase::Taken | Phase::Pending(Few::None)));
+        debug_assert!(matches!(self, Phase::Taken | Phase::Pending(Few::Others(None))));
         std::mem::forget(self);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct State<T> {
 impl<T> State<T> {
     #[inline]
     pub(crate) fn pending(event_loop: LoopHandle, kind: Kind) -> State<T> {
-        State::with(event_loop, kind, Phase::Pending(Few::None))
+        State::with(event_loop, kind, Phase::Pending(Few::NONE))
     }
 
     pub(super) fn finished(event_loop: LoopHandle, outcome: Outcome<T>) -> State<T> {
@@ -189,7 +189,7 @@ impl<T> State<T> {
         if self.stage() != Stage::ForOneTask {
             return self.remove_one_of_many(key);
         }
-        let (its_key, task) = self.phase.replace(Phase::Pending(Few::None)).into_lone_task()?;
+        let (its_key, task) = self.phase.replace(Phase::Pending(Few::NONE)).into_lone_task()?;
         if its_key == key {
             self.stage.set(Stage::Fresh);
             return Some(Waiter::Task(key, task));
