@@ -220,7 +220,8 @@ mod system {
         between(origin, now())
     }
 
-    /// (This clock never goes back, so that the seconds are not negative.)
+    /// Zero before the origin, which can come about only from outside (in a child process with another time
+    /// namespace).
     #[inline]
     fn between(origin: Moment, now: Moment) -> Duration {
         let (mut seconds, mut nanos) = (now.tv_sec - origin.tv_sec, now.tv_nsec - origin.tv_nsec);
@@ -228,7 +229,7 @@ mod system {
             seconds -= 1;
             nanos += 1_000_000_000;
         }
-        Duration::new(seconds as u64, nanos as u32)
+        u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos as u32))
     }
 
     #[test]
@@ -238,5 +239,6 @@ mod system {
         assert_eq!(between(origin, origin), Duration::ZERO);
         assert_eq!(between(origin, moment(2, 1)), Duration::from_nanos(2));
         assert_eq!(between(moment(1, 1), moment(3, 2)), Duration::new(2, 1));
+        assert_eq!(between(moment(3, 2), moment(3, 1)), Duration::ZERO);
     }
 }

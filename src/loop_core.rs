@@ -317,13 +317,14 @@ impl LoopHandle {
         if sleeps && (!core.inbox.fall_asleep() || core.inbox.outside() == 0) {
             timeout = Some(Duration::ZERO);
         }
-        let mut ready = core.ready.borrow_mut();
-        let polled = core.selector.poll(timeout, |event| ready.push_event(event));
-        drop(ready);
+        let polled = core.selector.poll(timeout);
         if sleeps {
             core.inbox.wake_up();
         }
         let refused = polled?;
+        let mut ready = core.ready.borrow_mut();
+        core.selector.report(|event| ready.push_event(event));
+        drop(ready);
         if !refused.is_empty() {
             self.report_refused(refused);
         }

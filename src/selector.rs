@@ -6,7 +6,6 @@
 //! on again within a tick costs nothing. Nothing of the user's is called or dropped while the
 //! table is borrowed.
 
-mod by_raw;
 pub(crate) mod poller;
 pub(crate) mod source;
 mod table;
@@ -21,7 +20,7 @@ use crate::errors::RuntimeError;
 use crate::handles::{Direction, IoEvent, SourceKey};
 use poller::{Interest, Notifier, Poller, Raw};
 pub(crate) use table::OperationId;
-use table::{Entry, Side, Table, id_of};
+use table::{Entry, Side, Table, id_of, token};
 
 /// A reader or writer: called again and again.
 pub(crate) type Watcher = Box<dyn FnMut()>;
@@ -104,7 +103,7 @@ impl Selector {
         if self.poller.borrow().is_none() {
             return Err(RuntimeError::LoopClosed.into());
         }
-        let old = self.table.borrow().by_raw.get(raw);
+        let old = self.table.borrow().by_raw.get(&raw).copied();
         let old = old.and_then(|old| self.take_out(old));
         let mut table = self.table.borrow_mut();
         let key = table.entries.insert(Entry::new(raw));
@@ -118,7 +117,7 @@ impl Selector {
         let raw = self.table.borrow().entries.get(key).map(|entry| entry.raw);
         let refusal = match (raw, &*self.poller.borrow()) {
             (Some(raw), Some(poller)) => {
-                let added = poller.add(raw, Interest::None);
+                let added = poller.add(raw, Interest::None, token(key, raw));
                 poller.delete(raw);
                 added
             }
@@ -275,7 +274,7 @@ impl Selector {
             (Some(entry), Some(poller)) => {
                 entry.work_out_wanted(&mut table.watched);
                 if entry.told == Interest::None && entry.wanted != Interest::None {
-                    poller.add(entry.raw, entry.wanted)?;
+                    poller.add(entry.raw, entry.wanted, token(key, entry.raw))?;
                     entry.told = entry.wanted;
                 }
                 Ok(())
@@ -302,7 +301,7 @@ impl Selector {
                 if !waits && entry.is_about_to_want_again() {
                     return true;
                 }
-                if let Err(error) = entry.tell(poller) {
+                if let Err(error) = entry.tell(poller, token(key, entry.raw)) {
                     refused.push((key, error));
                 }
             }
@@ -312,14 +311,11 @@ impl Selector {
         refused
     }
 
-    /// Asks the system what is ready, waiting for at most `timeout` (`None`: without limit), and
-    /// reports one event for each direction that somebody waits for, the readable one first.
-    /// Sources that the system refuses are returned.
-    pub(crate) fn poll(
-        &self,
-        timeout: Option<Duration>,
-        mut report: impl FnMut(IoEvent),
-    ) -> io::Result<Vec<(SourceKey, io::Error)>> {
+    /// Asks the system what is ready, waiting for at most `timeout` (`None`: without limit). Sources that
+    /// the system refuses are returned.
+    ///
+    /// Only the poller is borrowed meanwhile: where `polling` is traced, a subscriber may do anything else.
+    pub(crate) fn poll(&self, timeout: Option<Duration>) -> io::Result<Vec<(SourceKey, io::Error)>> {
         let mut poller = self.poller.borrow_mut();
         let poller = poller.as_mut().ok_or(RuntimeError::LoopClosed)?;
         let refused = self.tell_changes(poller, timeout != Some(Duration::ZERO));
@@ -330,11 +326,19 @@ impl Selector {
         } else {
             Some(Duration::ZERO)
         };
-        let table = self.table.borrow();
-        poller.wait(timeout, |(raw, ready)| {
-            let Some(source) = table.by_raw.get(raw) else {
-                return;
-            };
+        poller.wait(timeout)?;
+        Ok(refused)
+    }
+
+    /// Reports what the last poll has found: one event for each direction that somebody waits for, the
+    /// readable one first.
+    pub(crate) fn report(&self, mut report: impl FnMut(IoEvent)) {
+        let (poller, table) = (self.poller.borrow(), self.table.borrow());
+        let Some(poller) = &*poller else {
+            return;
+        };
+        poller.for_each_report(|(token, ready)| {
+            let source = table.reported(token);
             let Some(entry) = table.entries.get(source) else {
                 return;
             };
@@ -350,8 +354,7 @@ impl Selector {
                     });
                 }
             }
-        })?;
-        Ok(refused)
+        });
     }
 
     /// Calls whom an event is for, if they are still there: the watcher, then the first operation.
@@ -459,8 +462,8 @@ mod tests {
     fn poll(selector: &Selector, waits: bool) -> usize {
         let longest = Duration::from_millis(if waits { 1 } else { 0 });
         let mut events = Vec::new();
-        let refused = selector.poll(Some(longest), |event| events.push(event));
-        assert!(refused.unwrap().is_empty());
+        assert!(selector.poll(Some(longest)).unwrap().is_empty());
+        selector.report(|event| events.push(event));
         events.iter().for_each(|event| selector.dispatch(*event));
         events.len()
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::errors::{CancelledError, Result, RuntimeError};
-use crate::futures::{Future, FutureCell, Kind, Outcome, State, finish, finish_with_result};
+use crate::futures::{Future, FutureCell, Kind, Outcome, State, Take, finish, finish_with_result};
 use crate::handles::{Cancel, Owned, TimerHandle};
 use crate::loop_core::part::step_is_interrupted;
 use crate::loop_core::{Kept, LoopHandle, get_running_loop, take_cancellation, with_running_loop};
@@ -216,7 +216,7 @@ pub fn sleep(delay: Duration) -> Sleep {
         return Sleep(Inner::Zero(Zero {
             event_loop,
             made_in_batch,
-            suspended: false,
+            progress: Progress::New,
             future: OnceCell::new(),
         }));
     }
@@ -234,11 +234,11 @@ fn sleep_on_running_loop(delay: Duration) -> Future<()> {
     }
 }
 
-/// The awaitable that [`sleep`] makes: all that a [`Future<()>`](Future) can be asked it can be asked too,
-/// and `Future::from` makes one of it. Dropping it ends the sleep.
+/// The awaitable that [`sleep`] makes. It has the methods of a [`Future<()>`](Future), it is one to
+/// [`gather`](crate::gather), [`wait`](crate::wait) and their like, and `Future::from` makes one of it.
 ///
-/// The future of a zero delay is made when somebody asks for it. Most are only awaited, which needs none, and
-/// so no allocation.
+/// The future of a zero delay is made when somebody asks for it. Most are only awaited, by the task that made
+/// them and at once, which needs none, and so no allocation.
 ///
 /// ```
 /// use miniloop::{EventLoop, FakeClock, sleep};
@@ -265,9 +265,17 @@ enum Inner {
 struct Zero {
     event_loop: LoopHandle,
     made_in_batch: u64,
-    /// It was awaited, and so it is done.
-    suspended: bool,
+    progress: Progress,
     future: OnceCell<Future<()>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    New,
+    /// It is being awaited, and so it is done.
+    Suspended,
+    /// The await is over.
+    Over,
 }
 
 impl Zero {
@@ -278,14 +286,15 @@ impl Zero {
         if self.future.get().is_some() || step_is_interrupted() {
             return None;
         }
-        if self.suspended {
+        if self.progress != Progress::New {
+            self.progress = Progress::Over;
             return Some(Poll::Ready(Ok(())));
         }
         let core = &self.event_loop.core;
         if !core.is_stepping_with(cx.waker()) || core.batch() != self.made_in_batch {
             return None;
         }
-        self.suspended = true;
+        self.progress = Progress::Suspended;
         cx.waker().wake_by_ref();
         Some(Poll::Pending)
     }
@@ -298,8 +307,10 @@ impl Zero {
     fn make_future(&self) -> Future<()> {
         let cell = YieldCell::new(&self.event_loop, self.made_in_batch);
         let future = Future::of(cell.clone());
-        if self.suspended {
+        if self.progress != Progress::New {
             let _ = cell.state.finish_alone(Outcome::Result(()));
+        }
+        if self.progress == Progress::Suspended {
             future.has_yielded();
         }
         future
@@ -314,6 +325,20 @@ impl Deref for Sleep {
             Inner::Future(future) => future,
             Inner::Zero(zero) => zero.future(),
         }
+    }
+}
+
+impl Sleep {
+    /// An awaitable that moves the result out: see [`Future::take`].
+    pub fn take(self) -> Take<()> {
+        Future::from(self).take()
+    }
+}
+
+/// Clones are of one future.
+impl Clone for Sleep {
+    fn clone(&self) -> Sleep {
+        Sleep(Inner::Future(self.deref().clone()))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::loop_core::{LoopHandle, Stepper};
 pub(crate) enum Kind {
     Future,
     Task,
-    /// It does something of its own when it is polled or waited for, or not waited for any more: only
+    /// It does something of its own when it is polled or given a callback, or not waited for any more: only
     /// of this kind, and the next, the [`FutureCell`] is told.
     Operation,
     /// The same, and it is done as soon as it is awaited; but the await takes a tick.
@@ -423,12 +423,8 @@ pub(super) fn finish_with<T: 'static>(
                 state.event_loop.core.wake_awaiting(task, future, key);
             }
         }
-        Stage::Fresh => {
-            state.phase.replace(phase).forget();
-            if state.kind == Kind::Operation {
-                cell.release();
-            }
-        }
+        // (Also of an operation: only a callback keeps one.)
+        Stage::Fresh => state.phase.replace(phase).forget(),
         _ => tell(cell, state, phase),
     }
     Ok(())

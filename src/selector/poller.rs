@@ -56,17 +56,17 @@ impl Interest {
         }
     }
 
-    fn event(self, raw: Raw) -> Event {
+    fn event(self, token: usize) -> Event {
         Event::new(
-            raw as usize,
+            token,
             self.includes(Direction::Read),
             self.includes(Direction::Write),
         )
     }
 }
 
-/// One report: the name of a source, and the directions that are ready.
-pub(crate) type Report = (Raw, Interest);
+/// One report: the token of a source, and the directions that are ready.
+pub(crate) type Report = (usize, Interest);
 
 /// Ends the current or the next wait, from any thread.
 #[derive(Clone)]
@@ -132,8 +132,8 @@ impl Poller {
         Notifier::Polling(self.poller.clone())
     }
 
-    pub(crate) fn add(&self, raw: Raw, interest: Interest) -> io::Result<()> {
-        let event = interest.event(raw);
+    pub(crate) fn add(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
+        let event = interest.event(token);
         // SAFETY: `raw` is open and stays so until it is deleted here. The caller is the table of
         // the selector; an entry is deleted before its `Source` gives up the object with the
         // descriptor (`leave` in source.rs), or with the whole poller. A source gives out only
@@ -148,14 +148,14 @@ impl Poller {
         }
     }
 
-    pub(crate) fn modify(&self, raw: Raw, interest: Interest) -> io::Result<()> {
-        let event = interest.event(raw);
+    pub(crate) fn modify(&self, raw: Raw, interest: Interest, token: usize) -> io::Result<()> {
+        let event = interest.event(token);
         match self
             .poller
             .modify_with_mode(borrowed(&raw), event, PollMode::Level)
         {
             // The system forgot it, because its owner was closed behind our back.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.add(raw, interest),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.add(raw, interest, token),
             other => other,
         }
     }
@@ -167,42 +167,39 @@ impl Poller {
         }
     }
 
-    /// Waits for readiness for at most `timeout` (`None`: without limit) and reports it. A wait
-    /// may end early with nothing to report.
-    pub(crate) fn wait(
-        &mut self,
-        timeout: Option<Duration>,
-        mut report: impl FnMut(Report),
-    ) -> io::Result<()> {
+    /// Waits for readiness for at most `timeout` (`None`: without limit). A wait may end early with
+    /// nothing to report.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &mut self.direct {
-            direct.wait(&self.poller, timeout)?;
-            direct.reports().for_each(report);
-            return Ok(());
+            return direct.wait(&self.poller, timeout);
         }
-        self.wait_by_polling(timeout, &mut report)
+        self.wait_by_polling(timeout)
     }
 
-    fn wait_by_polling(
-        &mut self,
-        timeout: Option<Duration>,
-        report: &mut impl FnMut(Report),
-    ) -> io::Result<()> {
+    /// What the last wait has found.
+    pub(crate) fn for_each_report(&self, mut report: impl FnMut(Report)) {
+        #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+        if let Some(direct) = &self.direct {
+            return direct.reports().for_each(report);
+        }
+        for event in self.events.iter() {
+            report((event.key, Interest::new(event.readable, event.writable)));
+        }
+    }
+
+    fn wait_by_polling(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.events.clear();
         let mut timeout = timeout;
         loop {
             match self.poller.wait(&mut self.events, timeout) {
-                Ok(_) => break,
+                Ok(_) => return Ok(()),
                 // On poll(2) a notification may be seen before its byte is in the pipe: `polling`
                 // then fails to read it, and would take no other until a wait has succeeded.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => timeout = Some(Duration::ZERO),
                 Err(error) => return Err(error),
             }
         }
-        for event in self.events.iter() {
-            report((event.key as Raw, Interest::new(event.readable, event.writable)));
-        }
-        Ok(())
     }
 }
 
@@ -257,7 +254,7 @@ mod direct {
         timerfd_settime,
     };
 
-    use super::{EVENTS_PER_WAIT, Interest, Raw, Report};
+    use super::{EVENTS_PER_WAIT, Interest, Report};
 
     /// (`polling` has the last key for its own notification, which nobody sends here.)
     const TIMER: usize = usize::MAX - 1;
@@ -382,9 +379,9 @@ mod direct {
             const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
             self.found.iter().filter_map(|event| {
                 let (flags, key) = (event.flags, event.data.u64());
-                let key = usize::try_from(key).ok().filter(|key| *key < NOTIFIED)?;
+                let token = usize::try_from(key).ok().filter(|token| *token < NOTIFIED)?;
                 let ready = Interest::new(flags.intersects(READ), flags.intersects(WRITE));
-                Some((key as Raw, ready))
+                Some((token, ready))
             })
         }
     }

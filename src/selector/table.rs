@@ -1,11 +1,13 @@
 //! Who waits: an entry for each source, with a side for each direction.
 
+use std::collections::HashMap;
 use std::io;
 use std::rc::{Rc, Weak};
 
 use slotmap::SlotMap;
+#[cfg(target_pointer_width = "64")]
+use slotmap::{Key, KeyData};
 
-use super::by_raw::ByRaw;
 use super::poller::{Interest, Poller, Raw};
 use super::{Operation, Watcher};
 use crate::few::Few;
@@ -21,7 +23,7 @@ pub(super) fn id_of(operation: &Weak<dyn Operation>) -> OperationId {
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) entries: SlotMap<SourceKey, Entry>,
-    pub(super) by_raw: ByRaw,
+    pub(super) by_raw: HashMap<Raw, SourceKey>,
     /// Entries that have changed since the last poll.
     pub(super) changed: Vec<SourceKey>,
     /// How many entries are being watched, but for the changes.
@@ -117,7 +119,7 @@ impl Entry {
     }
 
     /// Tells the system what is wanted. If it refuses, it does not know the source any more.
-    pub(super) fn tell(&mut self, poller: &Poller) -> io::Result<()> {
+    pub(super) fn tell(&mut self, poller: &Poller, token: usize) -> io::Result<()> {
         self.tell_again = false;
         let told = match (self.told, self.wanted) {
             // Without any interest it would still report a hang-up, for ever.
@@ -125,8 +127,8 @@ impl Entry {
                 poller.delete(self.raw);
                 Ok(())
             }
-            (Interest::None, wanted) => poller.add(self.raw, wanted),
-            (_, wanted) => poller.modify(self.raw, wanted),
+            (Interest::None, wanted) => poller.add(self.raw, wanted, token),
+            (_, wanted) => poller.modify(self.raw, wanted, token),
         };
         self.told = match told {
             Ok(()) => self.wanted,
@@ -235,7 +237,31 @@ impl Side {
     }
 }
 
+/// What the system reports a source by: its key, where a token has room for one.
+#[cfg(target_pointer_width = "64")]
+pub(super) fn token(key: SourceKey, _: Raw) -> usize {
+    key.data().as_ffi() as usize
+}
+
+/// What the system reports a source by: its own name for it.
+#[cfg(not(target_pointer_width = "64"))]
+pub(super) fn token(_: SourceKey, raw: Raw) -> usize {
+    raw as usize
+}
+
 impl Table {
+    /// The key of a source that is reported by this token.
+    #[cfg(target_pointer_width = "64")]
+    pub(super) fn reported(&self, token: usize) -> SourceKey {
+        KeyData::from_ffi(token as u64).into()
+    }
+
+    /// The key of a source that is reported by this token.
+    #[cfg(not(target_pointer_width = "64"))]
+    pub(super) fn reported(&self, token: usize) -> SourceKey {
+        self.by_raw.get(&(token as Raw)).copied().unwrap_or_default()
+    }
+
     pub(super) fn side(&self, key: SourceKey, direction: Direction) -> Option<&Side> {
         self.entries.get(key)?.side(direction)
     }
@@ -286,8 +312,8 @@ impl Table {
         if entry.wanted != Interest::None {
             self.watched -= 1;
         }
-        if self.by_raw.get(entry.raw) == Some(key) {
-            self.by_raw.remove(entry.raw);
+        if self.by_raw.get(&entry.raw) == Some(&key) {
+            self.by_raw.remove(&entry.raw);
         }
         Some(entry)
     }

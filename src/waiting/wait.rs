@@ -13,6 +13,7 @@ use crate::errors::{Result, RuntimeError, ValueError};
 use crate::futures::Future;
 use crate::handles::{Callback, TimerHandle};
 use crate::loop_core::{LoopHandle, get_running_loop};
+use crate::sleep::Sleep;
 use crate::tasks::{AnyTask, Task};
 
 /// When [`wait`] returns.
@@ -39,7 +40,7 @@ pub(crate) trait Watched {
     fn forget(&self, key: u32);
 }
 
-/// What [`wait`] takes: a [`Future`], a [`Task`], an [`AnyTask`].
+/// What [`wait`] takes: a [`Future`], a [`Task`], an [`AnyTask`], a [`Sleep`].
 #[expect(private_bounds, reason = "it is not for others to implement")]
 pub trait Waitable: Watched + Unpin + 'static {}
 
@@ -98,6 +99,34 @@ impl<T: 'static> Watched for Task<T> {
 }
 
 impl<T: 'static> Waitable for Task<T> {}
+
+impl Watched for Sleep {
+    fn address(&self) -> *const () {
+        (**self).address()
+    }
+
+    fn is_done(&self) -> bool {
+        self.done()
+    }
+
+    fn has_failed(&self) -> bool {
+        (**self).has_failed()
+    }
+
+    fn belongs_to(&self, event_loop: &LoopHandle) -> bool {
+        (**self).belongs_to(event_loop)
+    }
+
+    fn watch(&self, callback: Callback) -> u32 {
+        (**self).watch(callback)
+    }
+
+    fn forget(&self, key: u32) {
+        (**self).forget(key);
+    }
+}
+
+impl Waitable for Sleep {}
 
 impl Watched for AnyTask {
     fn address(&self) -> *const () {

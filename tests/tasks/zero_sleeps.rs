@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use miniloop::{
-    Future, Result, RuntimeError, Sleep, all_tasks, create_task, current_task, gather, get_running_loop,
-    shield, sleep, timeout, yield_now,
+    Future, Result, ReturnWhen, RuntimeError, Sleep, all_tasks, create_task, current_task, gather,
+    get_running_loop, shield, sleep, timeout, wait, yield_now,
 };
 
 use crate::common::{Trace, outcome, ticks, virtual_loop};
@@ -148,6 +148,54 @@ fn given_to_gather_it_becomes_no_task() {
         gathered.await
     };
     assert_eq!(event_loop.run_until_complete(main).unwrap().len(), 2);
+}
+
+#[test]
+fn one_that_is_over_takes_no_cancellation_when_it_is_awaited_again() {
+    let (event_loop, _) = virtual_loop();
+    let trace = Trace::new();
+    let log = trace.clone();
+    let main = async move {
+        for handed_on in [false, true] {
+            let log = log.clone();
+            let task = create_task(async move {
+                let mut slept = as_sleep();
+                (&mut slept).await?;
+                current_task().expect("inside a task").cancel();
+                log.push(match handed_on {
+                    false => outcome(slept).await,
+                    true => outcome(Future::from(slept)).await,
+                });
+                log.push(outcome(yield_now()).await);
+                Ok(())
+            });
+            task.await?;
+        }
+        Ok(())
+    };
+    event_loop.run_until_complete(main).unwrap();
+    let lines = trace.lines();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[..2], lines[2..]);
+    assert_ne!(lines[0], lines[1]);
+    assert!(lines[1].contains("cancel"), "{lines:?}");
+}
+
+#[test]
+fn it_is_a_future_to_wait_to_take_and_to_clone() {
+    let (event_loop, clock) = virtual_loop();
+    let began = clock.time();
+    let main = async {
+        let sleeps = [as_sleep(), sleep(Duration::from_secs(1))];
+        let (done, pending) = wait(sleeps, None, ReturnWhen::FirstCompleted).await?;
+        assert_eq!((done.len(), pending.len()), (1, 1));
+        let minute = sleep(Duration::from_secs(60));
+        let copy = minute.clone();
+        drop(minute);
+        copy.take().await
+    };
+    event_loop.run_until_complete(main).unwrap();
+    assert_eq!(clock.time() - began, Duration::from_secs(60));
 }
 
 #[test]
