@@ -314,7 +314,8 @@ impl Selector {
     /// Asks the system what is ready, waiting for at most `timeout` (`None`: without limit). Sources that
     /// the system refuses are returned.
     ///
-    /// Only the poller is borrowed meanwhile: where `polling` is traced, a subscriber may do anything else.
+    /// The ready queue is not borrowed meanwhile: where `polling` is traced, a subscriber may schedule
+    /// something.
     pub(crate) fn poll(&self, timeout: Option<Duration>) -> io::Result<Vec<(SourceKey, io::Error)>> {
         let mut poller = self.poller.borrow_mut();
         let poller = poller.as_mut().ok_or(RuntimeError::LoopClosed)?;
