@@ -266,7 +266,8 @@ struct Zero {
     event_loop: LoopHandle,
     made_in_batch: u64,
     progress: Progress,
-    future: OnceCell<Future<()>>,
+    /// (Boxed, for whoever awaits a sleep has room for this.)
+    future: OnceCell<Box<Future<()>>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -301,7 +302,7 @@ impl Zero {
 
     #[inline(never)]
     fn future(&self) -> &Future<()> {
-        self.future.get_or_init(|| self.make_future())
+        self.future.get_or_init(|| Box::new(self.make_future()))
     }
 
     fn make_future(&self) -> Future<()> {
@@ -349,7 +350,7 @@ impl From<Sleep> for Future<()> {
             Inner::Future(future) => future,
             Inner::Zero(mut zero) => {
                 let made = zero.future.take();
-                made.unwrap_or_else(|| zero.make_future())
+                made.map_or_else(|| zero.make_future(), |made| *made)
             }
         }
     }
