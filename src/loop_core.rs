@@ -274,11 +274,11 @@ impl LoopHandle {
         // Asked once: the last who could send mail may leave at any moment, and has to be noticed
         // either here or by the poll.
         let mail = core.inbox.may_get_mail();
-        let nothing_can_wake = !mail && !core.selector.is_watching_any();
+        let nothing_can_wake = || !mail && !core.selector.is_watching_any();
         let deadline = core.timers.borrow_mut().next_deadline();
-        match core.clock().idle(deadline) {
+        match core.idle(deadline) {
             Idle::Wait(limit) => {
-                if mode == Mode::UntilComplete && limit.is_none() && nothing_can_wake {
+                if mode == Mode::UntilComplete && limit.is_none() && nothing_can_wake() {
                     return Err(RuntimeError::Deadlock.into());
                 }
                 self.poll(limit, mail)
@@ -301,7 +301,7 @@ impl LoopHandle {
             }
             Idle::DoNotBlock if mode == Mode::ByHand => self.poll(Some(Duration::ZERO), mail),
             // The clock is moved by hand, and whoever could do that is waiting here.
-            Idle::DoNotBlock if nothing_can_wake => Err(RuntimeError::Deadlock.into()),
+            Idle::DoNotBlock if nothing_can_wake() => Err(RuntimeError::Deadlock.into()),
             Idle::DoNotBlock => self.poll(None, mail),
         }
     }

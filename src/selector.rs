@@ -316,6 +316,7 @@ impl Selector {
     ///
     /// The ready queue is not borrowed meanwhile: where `polling` is traced, a subscriber may schedule
     /// something.
+    #[inline(always)]
     pub(crate) fn poll(&self, timeout: Option<Duration>) -> io::Result<Vec<(SourceKey, io::Error)>> {
         let mut poller = self.poller.borrow_mut();
         let poller = poller.as_mut().ok_or(RuntimeError::LoopClosed)?;
@@ -333,6 +334,7 @@ impl Selector {
 
     /// Reports what the last poll has found: one event for each direction that somebody waits for, the
     /// readable one first.
+    #[inline(always)]
     pub(crate) fn report(&self, mut report: impl FnMut(IoEvent)) {
         let (poller, table) = (self.poller.borrow(), self.table.borrow());
         let Some(poller) = &*poller else {

@@ -14,7 +14,7 @@ use super::failures::Marked;
 use super::poll_bound::PollBound;
 use super::scope::Scope;
 use super::step::Stepper;
-use crate::clock::{Clock, MonotonicClock};
+use crate::clock::{Clock, Idle, MonotonicClock};
 use crate::errors::CancelledError;
 use crate::handles::{Callback, Cancel, Owned, OwnedKey, Scheduler, TimerKey};
 use crate::hooks::Hooks;
@@ -155,6 +155,14 @@ impl Core {
         match &self.clock {
             LoopClock::Real(clock) => clock.now(),
             LoopClock::Injected(clock) => clock.now(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn idle(&self, deadline: Option<Duration>) -> Idle {
+        match &self.clock {
+            LoopClock::Real(clock) => clock.idle(deadline),
+            LoopClock::Injected(clock) => clock.idle(deadline),
         }
     }
 

@@ -169,6 +169,7 @@ impl Poller {
 
     /// Waits for readiness for at most `timeout` (`None`: without limit). A wait may end early with
     /// nothing to report.
+    #[inline(always)]
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &mut self.direct {
@@ -178,6 +179,7 @@ impl Poller {
     }
 
     /// What the last wait has found.
+    #[inline(always)]
     pub(crate) fn for_each_report(&self, mut report: impl FnMut(Report)) {
         #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &self.direct {
@@ -188,6 +190,7 @@ impl Poller {
         }
     }
 
+    #[inline(never)]
     fn wait_by_polling(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.events.clear();
         let mut timeout = timeout;
@@ -314,6 +317,7 @@ mod direct {
             Notifier(self.event.clone())
         }
 
+        #[inline(always)]
         pub(super) fn wait(&mut self, poller: &polling::Poller, timeout: Option<Duration>) -> io::Result<()> {
             let zero = Timespec {
                 tv_sec: 0,
@@ -344,6 +348,7 @@ mod direct {
         /// Has the timer fire after `timeout` at the latest. One that fires earlier is left as it
         /// is: its wait returns with nothing, and the next one sets it. So a timer that is always
         /// put off, as most timeouts are, costs no system call each time.
+        #[inline(never)]
         fn set_timer(&mut self, timeout: Duration) -> io::Result<()> {
             let now = Instant::now();
             let wanted = now + timeout;
