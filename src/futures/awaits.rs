@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::Future;
-use super::phase::Waiter;
+use super::phase::{Stage, Waiter};
 use super::state::{Kind, State};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::handles::Cancel;
@@ -54,10 +54,15 @@ impl<T: 'static> Future<T> {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                if state.kind == Kind::Operation && self.operation_waits(state, cx.waker()) {
-                    return Poll::Pending;
+                if state.kind == Kind::Operation {
+                    let waits_alone = self.registration.get() != 0 && state.stage() == Stage::ForOneTask;
+                    let is_over = waits_alone && self.cell.clone().polled_again();
+                    if !is_over && self.operation_waits(state, cx.waker()) {
+                        return Poll::Pending;
+                    }
                 }
                 if state.done() {
+                    self.registration.set(0);
                     return Poll::Ready(read(state, Rc::strong_count(&self.cell) == 1));
                 }
             }

@@ -256,6 +256,18 @@ impl<T> State<T> {
         Ok(())
     }
 
+    /// Completes one for which only a task waits, which polls it at this moment and so need not be woken.
+    /// `future` is where the future is.
+    #[inline]
+    pub(crate) fn finish_while_polled(&self, future: *const (), outcome: Outcome<T>) {
+        debug_assert!(self.stage() == Stage::ForOneTask, "asked by who polls it");
+        let phase = Phase::from(outcome);
+        self.stage.set(phase.stage());
+        if let Some((key, task)) = self.phase.replace(phase).into_lone_task() {
+            task.part().stop_waiting_for(future, key);
+        }
+    }
+
     /// What there is to say of one that has no result.
     #[cold]
     fn without_result(&self) -> Exception {
@@ -361,6 +373,13 @@ pub(crate) trait FutureCell<T>: Cancel {
 
     /// It is polled and still pending: an operation that knows itself ready goes on.
     fn polled(self: Rc<Self>) {}
+
+    /// The task that waits for it, and nobody else does, polls it again in a step of its own, and it is
+    /// pending: an operation that knows itself ready goes on. True if it is done then, and the task waits no
+    /// more.
+    fn polled_again(self: Rc<Self>) -> bool {
+        false
+    }
 
     /// It was given a callback, or (a [`Kind::Yield`]) awaited, and is pending.
     fn waited_for(self: Rc<Self>) {}

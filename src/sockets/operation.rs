@@ -81,19 +81,27 @@ impl<W: Work> Pending<W> {
         this
     }
 
-    /// Makes the call now, and completes the future if that gives an outcome.
-    fn go_on(self: Rc<Self>) {
+    /// Makes the call now, and gives an outcome if there is one.
+    #[inline(always)] // at both places
+    fn attempt(&self) -> Option<Outcome<W::Output>> {
         let Ok(mut slot) = self.work.try_borrow_mut() else {
             // The call is being made at this moment, and has come back here.
-            return;
+            return None;
         };
         let outcome = slot
             .as_mut()
             .and_then(|work| attempt(work, &self.state.event_loop));
         drop(slot);
-        match outcome {
-            Some(outcome) => self.complete(outcome.into()),
-            None => self.watch_again(),
+        if outcome.is_none() {
+            self.watch_again();
+        }
+        outcome.map(Outcome::from)
+    }
+
+    /// Makes the call now, and completes the future if that gives an outcome.
+    fn go_on(self: Rc<Self>) {
+        if let Some(outcome) = self.attempt() {
+            self.complete(outcome);
         }
     }
 
@@ -147,6 +155,23 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
         if self.told.get() || (untried && self.is_first() && core.may_complete_at_once()) {
             self.go_on();
         }
+    }
+
+    fn polled_again(self: Rc<Self>) -> bool {
+        // A receive from the system's own sockets runs no code of the user's, who might cancel this
+        // meanwhile, or wait for it too.
+        let is_plain = self.direction == Direction::Read && !self.may_hold_data;
+        let outcome = if is_plain && self.told.get() {
+            self.attempt()
+        } else {
+            None
+        };
+        let Some(outcome) = outcome else {
+            return false;
+        };
+        self.withdraw();
+        self.state.finish_while_polled(self.id(), outcome);
+        true
     }
 
     fn waited_for(self: Rc<Self>) {
