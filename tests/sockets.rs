@@ -21,6 +21,8 @@ macro_rules! pollable {
     };
 }
 
+#[path = "sockets/awaited.rs"]
+mod awaited;
 #[path = "sockets/left_over.rs"]
 mod left_over;
 #[path = "sockets/not_awaited.rs"]
