@@ -305,3 +305,30 @@ impl LoopHandle {
         Future::of(pending)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use crate::event_loop::EventLoop;
+    use crate::selector::source::Source;
+
+    #[test]
+    fn a_task_that_has_received_waits_for_nothing() {
+        let event_loop = EventLoop::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, near) = (listener.accept().unwrap().0, Source::new(near).unwrap());
+        let handle = event_loop.handle();
+        let task = event_loop.create_task(async move {
+            let data = handle.sock_recv(&near, 10).await?;
+            let waits = handle.core.stepping().unwrap().part().waits();
+            Ok((data, waits))
+        });
+        event_loop.call_soon(move || far.write_all(b"x").unwrap());
+        let (data, waits) = event_loop.run_until_complete(task).unwrap();
+        assert_eq!(data, b"x");
+        assert!(!waits);
+    }
+}
