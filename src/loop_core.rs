@@ -239,6 +239,7 @@ impl LoopHandle {
     }
 
     /// One tick, the brief's heartbeat. The crate's page draws it with the same numbers.
+    #[inline(always)]
     fn tick(&self, mode: Mode) -> Result<()> {
         let core = &*self.core;
         // 1. What other threads have sent.
