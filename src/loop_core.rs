@@ -364,12 +364,18 @@ impl LoopHandle {
         let entry = self.core.ready.borrow_mut().next();
         match entry {
             Some(Entry::Callback(callback)) => self.run_job(callback),
-            Some(Entry::Next(run)) => self.run_some(run),
+            Some(Entry::Next(run)) => self.run_some_of_many(run),
             None => {}
         }
     }
 
+    #[inline(never)]
+    fn run_some_of_many(&self, run: Run) {
+        self.run_some(run);
+    }
+
     /// Runs the next jobs of a lane; a timer that was cancelled meanwhile is passed over.
+    #[inline(always)]
     fn run_some(&self, Run { lane, count }: Run) {
         let core = &*self.core;
         match lane {

@@ -361,6 +361,7 @@ impl Selector {
     }
 
     /// Calls whom an event is for, if they are still there: the watcher, then the first operation.
+    #[inline(always)]
     pub(crate) fn dispatch(&self, event: IoEvent) {
         let (watcher, operation) = {
             let table = &mut *self.table.borrow_mut();
@@ -382,6 +383,7 @@ impl Selector {
     }
 
     /// The same where there is a watcher. Its panic is not to keep operations waiting.
+    #[inline(always)]
     fn dispatch_to_watcher(&self, watcher: Watcher, event: IoEvent) {
         let outcome = self.call_watcher(watcher, event);
         let operation = self.table.borrow_mut().tell_first(event);
