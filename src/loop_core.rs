@@ -254,7 +254,7 @@ impl LoopHandle {
         if !poll_left_out {
             // 4. Wait for I/O. 5. Each ready direction becomes a ready job.
             if ready || stopping || (mode != Mode::ByHand && core.expects_letters()) {
-                self.poll(Some(Duration::ZERO), false)?;
+                self.look()?;
             } else {
                 self.wait(mode)?;
             }
@@ -277,38 +277,46 @@ impl LoopHandle {
         let mail = core.inbox.may_get_mail();
         let nothing_can_wake = || !mail && !core.selector.is_watching_any();
         let deadline = core.timers.borrow_mut().next_deadline();
-        match core.idle(deadline) {
+        let mut jump_to = None;
+        let limit = match core.idle(deadline) {
             Idle::Wait(limit) => {
                 if mode == Mode::UntilComplete && limit.is_none() && nothing_can_wake() {
                     return Err(RuntimeError::Deadlock.into());
                 }
-                self.poll(limit, mail)
+                limit
             }
             Idle::Jump => {
-                let watching = core.selector.is_watching_any();
-                let grace = if watching {
+                jump_to = deadline;
+                Some(if core.selector.is_watching_any() {
                     GRACE_BEFORE_JUMP
                 } else {
                     Duration::ZERO
-                };
-                self.poll(Some(grace), mail)?;
-                if let Some(deadline) = deadline
-                    && core.ready.borrow().is_empty()
-                    && !core.inbox.has_mail()
-                {
-                    core.clock().jump(deadline);
-                }
-                Ok(())
+                })
             }
-            Idle::DoNotBlock if mode == Mode::ByHand => self.poll(Some(Duration::ZERO), mail),
+            Idle::DoNotBlock if mode == Mode::ByHand => Some(Duration::ZERO),
             // The clock is moved by hand, and whoever could do that is waiting here.
-            Idle::DoNotBlock if nothing_can_wake() => Err(RuntimeError::Deadlock.into()),
-            Idle::DoNotBlock => self.poll(None, mail),
+            Idle::DoNotBlock if nothing_can_wake() => return Err(RuntimeError::Deadlock.into()),
+            Idle::DoNotBlock => None,
+        };
+        self.poll(limit, mail)?;
+        if let Some(deadline) = jump_to
+            && core.ready.borrow().is_empty()
+            && !core.inbox.has_mail()
+        {
+            core.clock().jump(deadline);
         }
+        Ok(())
+    }
+
+    /// Looks for I/O without waiting.
+    #[inline(never)]
+    fn look(&self) -> Result<()> {
+        self.poll(Some(Duration::ZERO), false)
     }
 
     /// Asks the system for I/O and makes a job of each event. `mail`: some may come from other
     /// threads meanwhile.
+    #[inline(always)]
     fn poll(&self, mut timeout: Option<Duration>, mail: bool) -> Result<()> {
         let core = &*self.core;
         core.poll_bound.polled();
