@@ -61,6 +61,7 @@ impl Clock for MonotonicClock {
         system::since(self.origin)
     }
 
+    #[inline]
     fn idle(&self, deadline: Option<Duration>) -> Idle {
         Idle::Wait(deadline.map(|deadline| deadline.saturating_sub(self.now())))
     }

@@ -252,12 +252,9 @@ impl LoopHandle {
         let stopping = core.stopping.get();
         let poll_left_out = ready && !stopping && mode != Mode::ByHand && core.may_leave_poll_out();
         if !poll_left_out {
+            let may_wait = !ready && !stopping && (mode == Mode::ByHand || !core.expects_letters());
             // 4. Wait for I/O. 5. Each ready direction becomes a ready job.
-            if ready || stopping || (mode != Mode::ByHand && core.expects_letters()) {
-                self.look()?;
-            } else {
-                self.wait(mode)?;
-            }
+            self.poll(mode, may_wait)?;
             // 6. What was sent, and what came due, meanwhile.
             core.read_inbox();
             core.move_due_timers();
@@ -267,58 +264,40 @@ impl LoopHandle {
         Ok(())
     }
 
-    /// An idle tick: waits in the way the clock says. (Kept apart from `tick` for the compiler's
-    /// sake: a chain never comes here.)
-    #[inline(never)]
-    fn wait(&self, mode: Mode) -> Result<()> {
+    /// How long an idle tick waits, which the clock says (`None`: without limit), and the deadline to jump
+    /// to if nothing comes. `mail`: some may come from other threads meanwhile.
+    #[inline(always)] // into `poll`
+    fn how_long(&self, mode: Mode, mail: bool) -> Result<(Option<Duration>, Option<Duration>)> {
         let core = &*self.core;
-        // Asked once: the last who could send mail may leave at any moment, and has to be noticed
-        // either here or by the poll.
-        let mail = core.inbox.may_get_mail();
         let nothing_can_wake = || !mail && !core.selector.is_watching_any();
         let deadline = core.timers.borrow_mut().next_deadline();
-        let mut jump_to = None;
-        let limit = match core.idle(deadline) {
-            Idle::Wait(limit) => {
-                if mode == Mode::UntilComplete && limit.is_none() && nothing_can_wake() {
-                    return Err(RuntimeError::Deadlock.into());
-                }
-                limit
+        match core.idle(deadline) {
+            Idle::Wait(None) if mode == Mode::UntilComplete && nothing_can_wake() => {
+                Err(RuntimeError::Deadlock.into())
             }
-            Idle::Jump => {
-                jump_to = deadline;
-                Some(if core.selector.is_watching_any() {
-                    GRACE_BEFORE_JUMP
-                } else {
-                    Duration::ZERO
-                })
-            }
-            Idle::DoNotBlock if mode == Mode::ByHand => Some(Duration::ZERO),
+            Idle::Wait(limit) => Ok((limit, None)),
+            Idle::Jump if core.selector.is_watching_any() => Ok((Some(GRACE_BEFORE_JUMP), deadline)),
+            Idle::Jump => Ok((Some(Duration::ZERO), deadline)),
+            Idle::DoNotBlock if mode == Mode::ByHand => Ok((Some(Duration::ZERO), None)),
             // The clock is moved by hand, and whoever could do that is waiting here.
-            Idle::DoNotBlock if nothing_can_wake() => return Err(RuntimeError::Deadlock.into()),
-            Idle::DoNotBlock => None,
-        };
-        self.poll(limit, mail)?;
-        if let Some(deadline) = jump_to
-            && core.ready.borrow().is_empty()
-            && !core.inbox.has_mail()
-        {
-            core.clock().jump(deadline);
+            Idle::DoNotBlock if nothing_can_wake() => Err(RuntimeError::Deadlock.into()),
+            Idle::DoNotBlock => Ok((None, None)),
         }
-        Ok(())
     }
 
-    /// Looks for I/O without waiting.
+    /// Asks the system for I/O and makes a job of each event. (Kept apart from `tick` for the compiler's
+    /// sake: a chain hardly ever comes here.)
     #[inline(never)]
-    fn look(&self) -> Result<()> {
-        self.poll(Some(Duration::ZERO), false)
-    }
-
-    /// Asks the system for I/O and makes a job of each event. `mail`: some may come from other
-    /// threads meanwhile.
-    #[inline(always)]
-    fn poll(&self, mut timeout: Option<Duration>, mail: bool) -> Result<()> {
+    fn poll(&self, mode: Mode, may_wait: bool) -> Result<()> {
         let core = &*self.core;
+        // Asked once: the last who could send mail may leave at any moment, and has to be noticed
+        // either here or below.
+        let mail = may_wait && core.inbox.may_get_mail();
+        let (mut timeout, jump_to) = if may_wait {
+            self.how_long(mode, mail)?
+        } else {
+            (Some(Duration::ZERO), None)
+        };
         core.poll_bound.polled();
         let sleeps = timeout != Some(Duration::ZERO) && mail;
         // Asked once more after falling asleep: the last one who could wake the loop may have
@@ -336,6 +315,12 @@ impl LoopHandle {
         drop(ready);
         if !refused.is_empty() {
             self.report_refused(refused);
+        }
+        if let Some(deadline) = jump_to
+            && core.ready.borrow().is_empty()
+            && !core.inbox.has_mail()
+        {
+            core.clock().jump(deadline);
         }
         Ok(())
     }

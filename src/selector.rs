@@ -337,27 +337,12 @@ impl Selector {
     #[inline(always)]
     pub(crate) fn report(&self, mut report: impl FnMut(IoEvent)) {
         let (poller, table) = (self.poller.borrow(), self.table.borrow());
-        let Some(poller) = &*poller else {
-            return;
-        };
-        poller.for_each_report(|(token, ready)| {
-            let source = table.reported(token);
-            let Some(entry) = table.entries.get(source) else {
-                return;
-            };
-            for direction in [Direction::Read, Direction::Write] {
-                // A full hang-up reports both directions, asked for or not.
-                if ready.includes(direction)
-                    && let Some(side) = entry.side(direction).filter(|side| side.wants_readiness())
-                {
-                    report(IoEvent {
-                        source,
-                        direction,
-                        generation: side.generation,
-                    });
-                }
+        if let Some(poller) = &*poller {
+            // (Two closures, so that the first, which is the usual one, becomes part of the loop.)
+            if !poller.found_directly(|found| table.report(found, &mut report)) {
+                poller.found_by_polling(&mut |found| table.report(found, &mut report));
             }
-        });
+        }
     }
 
     /// Calls whom an event is for, if they are still there: the watcher, then the first operation.

@@ -178,13 +178,23 @@ impl Poller {
         self.wait_by_polling(timeout)
     }
 
-    /// What the last wait has found.
+    /// What the last wait has found, if that was a wait on epoll itself; else false.
     #[inline(always)]
-    pub(crate) fn for_each_report(&self, mut report: impl FnMut(Report)) {
+    pub(crate) fn found_directly(&self, mut report: impl FnMut(Report)) -> bool {
         #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &self.direct {
-            return direct.reports().for_each(report);
+            for found in direct.reports() {
+                report(found);
+            }
+            return true;
         }
+        let _ = &mut report;
+        false
+    }
+
+    /// What the last wait has found, if `polling` did it.
+    #[inline(never)]
+    pub(crate) fn found_by_polling(&self, report: &mut dyn FnMut(Report)) {
         for event in self.events.iter() {
             report((event.key, Interest::new(event.readable, event.writable)));
         }

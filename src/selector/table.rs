@@ -8,7 +8,7 @@ use slotmap::SlotMap;
 #[cfg(target_pointer_width = "64")]
 use slotmap::{Key, KeyData};
 
-use super::poller::{Interest, Poller, Raw};
+use super::poller::{Interest, Poller, Raw, Report};
 use super::{Operation, Watcher};
 use crate::few::Few;
 use crate::handles::{Direction, IoEvent, SourceKey};
@@ -260,6 +260,27 @@ impl Table {
     #[cfg(not(target_pointer_width = "64"))]
     pub(super) fn reported(&self, token: usize) -> SourceKey {
         self.by_raw.get(&(token as Raw)).copied().unwrap_or_default()
+    }
+
+    /// One event for each direction in which a source was found ready and somebody waits for that.
+    #[inline(always)] // into the loop over what was found
+    pub(super) fn report(&self, (token, ready): Report, report: &mut impl FnMut(IoEvent)) {
+        let source = self.reported(token);
+        let Some(entry) = self.entries.get(source) else {
+            return;
+        };
+        for direction in [Direction::Read, Direction::Write] {
+            // A full hang-up reports both directions, asked for or not.
+            if ready.includes(direction)
+                && let Some(side) = entry.side(direction).filter(|side| side.wants_readiness())
+            {
+                report(IoEvent {
+                    source,
+                    direction,
+                    generation: side.generation,
+                });
+            }
+        }
     }
 
     pub(super) fn side(&self, key: SourceKey, direction: Direction) -> Option<&Side> {
