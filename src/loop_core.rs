@@ -336,20 +336,16 @@ impl LoopHandle {
         }
     }
 
+    #[inline(always)]
     fn run_batch(&self) {
         let core = &*self.core;
         let entries = core.ready.borrow_mut().begin_batch();
         if entries == 0 {
-            self.run_only_run();
+            let run = core.ready.borrow_mut().only_run();
+            self.run_some(run);
         }
         (0..entries).for_each(|_| self.run_entry());
         core.renew_completions();
-    }
-
-    #[inline(never)]
-    fn run_only_run(&self) {
-        let run = self.core.ready.borrow_mut().only_run();
-        self.run_some(run);
     }
 
     #[inline]
@@ -357,18 +353,13 @@ impl LoopHandle {
         let entry = self.core.ready.borrow_mut().next();
         match entry {
             Some(Entry::Callback(callback)) => self.run_job(callback),
-            Some(Entry::Next(run)) => self.run_some_of_many(run),
+            Some(Entry::Next(run)) => self.run_some(run),
             None => {}
         }
     }
 
-    #[inline(never)]
-    fn run_some_of_many(&self, run: Run) {
-        self.run_some(run);
-    }
-
     /// Runs the next jobs of a lane; a timer that was cancelled meanwhile is passed over.
-    #[inline(always)]
+    #[inline(never)]
     fn run_some(&self, Run { lane, count }: Run) {
         let core = &*self.core;
         match lane {
