@@ -288,6 +288,7 @@ impl Selector {
     /// Where an operation has been told of readiness, and its task is about to make use of that,
     /// the interest is mostly back a moment later: before a poll that does not wait the system is
     /// not told that it was gone meanwhile. What it then reports is left out.
+    #[inline(always)]
     fn tell_changes(&self, poller: &Poller, waits: bool) -> Vec<(SourceKey, io::Error)> {
         let mut refused = Vec::new();
         let table = &mut *self.table.borrow_mut();
@@ -382,6 +383,7 @@ impl Selector {
 
     /// Calls a watcher that was lent and gives it back, unless it was removed or replaced by its
     /// own call: then it is dropped here, after it.
+    #[inline(always)]
     fn call_watcher(&self, mut watcher: Watcher, event: IoEvent) -> std::thread::Result<()> {
         let outcome = catch_unwind(AssertUnwindSafe(&mut watcher));
         let mut returned = Some(watcher);
