@@ -4,10 +4,9 @@
 mod common;
 mod support;
 
-#[path = "runners/left_over.rs"]
-mod awaited;
 #[path = "runners/closing.rs"]
 mod closing;
+#[path = "runners/left_over.rs"]
 mod left_over;
 #[path = "runners/runner.rs"]
 mod runner;

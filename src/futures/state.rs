@@ -199,6 +199,17 @@ impl<T> State<T> {
         None
     }
 
+    /// If nobody waits but one task, that does not any more. `future` is where the future is.
+    #[inline]
+    pub(crate) fn end_lone_wait(&self, future: *const ()) {
+        if self.stage() == Stage::ForOneTask
+            && let Some((key, task)) = self.phase.replace(Phase::Pending(Few::NONE)).into_lone_task()
+        {
+            self.stage.set(Stage::Fresh);
+            task.part().stop_waiting_for(future, key);
+        }
+    }
+
     fn remove_one_of_many(&self, key: u32) -> Option<Waiter<T>> {
         if self.done() {
             return None;
@@ -246,7 +257,6 @@ impl<T> State<T> {
     /// Completes one that nobody waits for; gives the outcome back if somebody does, or it is done.
     #[inline]
     pub(crate) fn finish_alone(&self, outcome: Outcome<T>) -> std::result::Result<(), Outcome<T>> {
-        debug_assert!(self.kind != Kind::Operation, "one is told that it is over");
         if self.stage() != Stage::Fresh {
             return Err(outcome);
         }
@@ -254,18 +264,6 @@ impl<T> State<T> {
         self.stage.set(phase.stage());
         self.phase.replace(phase).forget();
         Ok(())
-    }
-
-    /// Completes one for which only a task waits, which polls it at this moment and so need not be woken.
-    /// `future` is where the future is.
-    #[inline]
-    pub(crate) fn finish_while_polled(&self, future: *const (), outcome: Outcome<T>) {
-        debug_assert!(self.stage() == Stage::ForOneTask, "asked by who polls it");
-        let phase = Phase::from(outcome);
-        self.stage.set(phase.stage());
-        if let Some((key, task)) = self.phase.replace(phase).into_lone_task() {
-            task.part().stop_waiting_for(future, key);
-        }
     }
 
     /// What there is to say of one that has no result.
@@ -374,9 +372,9 @@ pub(crate) trait FutureCell<T>: Cancel {
     /// It is polled and still pending: an operation that knows itself ready goes on.
     fn polled(self: Rc<Self>) {}
 
-    /// The task that waits for it, and nobody else does, polls it again in a step of its own, and it is
-    /// pending: an operation that knows itself ready goes on. True if it is done then, and the task waits no
-    /// more.
+    /// A handle that waits, and is the only one that does, is polled again in a task's step, and it is
+    /// pending: an operation that knows itself ready goes on. True if it is done then; nobody is woken for
+    /// that.
     fn polled_again(self: Rc<Self>) -> bool {
         false
     }

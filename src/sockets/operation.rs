@@ -40,7 +40,7 @@ pub(super) enum TryFirst {
 }
 
 /// Makes the call, once; `None` if it would block.
-#[inline]
+#[inline(always)]
 fn attempt<W: Work>(work: &mut W, event_loop: &LoopHandle) -> Option<Result<W::Output>> {
     loop {
         // `Read` and `Write` may be the user's own.
@@ -158,8 +158,8 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
     }
 
     fn polled_again(self: Rc<Self>) -> bool {
-        // A receive from the system's own sockets runs no code of the user's, who might cancel this
-        // meanwhile, or wait for it too.
+        // A receive from the system's own sockets runs no code of the user's that could find the one who
+        // polls this among those who wait.
         let is_plain = self.direction == Direction::Read && !self.may_hold_data;
         let outcome = if is_plain && self.told.get() {
             self.attempt()
@@ -169,8 +169,12 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
         let Some(outcome) = outcome else {
             return false;
         };
+        self.state.end_lone_wait(self.id());
+        // From here on there may be such code: a reader may be dropped with the source.
         self.withdraw();
-        self.state.finish_while_polled(self.id(), outcome);
+        if let Err(outcome) = self.state.finish_alone(outcome) {
+            let _ = finish(self, outcome);
+        }
         true
     }
 

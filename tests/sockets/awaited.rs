@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use miniloop::{EventLoop, Future};
 
 use crate::common::{pair, send};
-use crate::support::{nothing_is_left, settle, still_works, tick};
+use crate::support::{OnDrop, nothing_is_left, settle, still_works, tick};
 
 /// Waits for a future, and counts how often it was polled until that was done.
 async fn counting_polls<T: Clone + 'static>(
@@ -147,4 +147,58 @@ fn a_receive_whose_data_another_has_taken_waits_on() {
     send(&right, b"y");
     assert_eq!(event_loop.run_until_complete(received).unwrap(), b"y");
     nothing_is_left(&event_loop);
+}
+
+/// Has a receive wait with the last handle of its source, whose reader does something when it is dropped: to
+/// a clone of that receive. Gives what the one who awaits it got.
+fn with_a_reader_that_goes(
+    action: impl Fn(&Future<Vec<u8>>) + 'static,
+    polls: Rc<Cell<u32>>,
+) -> miniloop::Result<Vec<u8>> {
+    let event_loop = EventLoop::new().unwrap();
+    let (left, right) = pair();
+    let received = event_loop.sock_recv(&left, 10);
+    let clone = received.clone();
+    let when_dropped = OnDrop::new(move || action(&clone));
+    let reader = move || {
+        let _ = &when_dropped;
+    };
+    event_loop.add_reader(&left, reader).unwrap();
+    drop(left);
+    let rest = event_loop.create_future::<()>();
+    let afterwards = counting_polls(rest.clone(), polls);
+    let task = event_loop.create_task(async move {
+        let outcome = received.await;
+        afterwards.await?;
+        outcome
+    });
+    settle(&event_loop);
+    send(&right, b"hello");
+    settle(&event_loop);
+    rest.set_result(()).unwrap();
+    let outcome = event_loop.run_until_complete(task);
+    nothing_is_left(&event_loop);
+    outcome
+}
+
+#[test]
+fn a_receive_that_is_cancelled_by_what_goes_with_it_is_cancelled() {
+    let polls = Rc::new(Cell::new(0));
+    let outcome = with_a_reader_that_goes(|receive| assert!(receive.cancel()), polls.clone());
+    assert!(outcome.unwrap_err().is_cancelled());
+    assert_eq!(polls.get(), 2);
+}
+
+#[test]
+fn a_callback_that_is_added_by_what_goes_with_a_receive_is_called() {
+    let (polls, heard) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Vec::new())));
+    let log = heard.clone();
+    let add = move |receive: &Future<Vec<u8>>| {
+        let log = log.clone();
+        receive.add_done_callback(move |receive| log.borrow_mut().push(receive.result().unwrap()));
+    };
+    let outcome = with_a_reader_that_goes(add, polls.clone());
+    assert_eq!(outcome.unwrap(), b"hello");
+    assert_eq!(*heard.borrow(), [b"hello"]);
+    assert_eq!(polls.get(), 2);
 }
