@@ -2,6 +2,11 @@
 //!
 //! Only [`LoopHandle::run_job`] calls what users scheduled; everything else appends to the ready queue.
 //! No borrow of the loop's tables is held while user code runs or is dropped.
+//!
+//! Compiled, the loop is three functions (`run`, `poll`, `run_some`), for what is between them and the
+//! callback or the system call is marked to become a part of them. It saves a twelfth of a step, and of a
+//! server with one connection 2 to 4 % of its time: after a system call, which leaves little in the
+//! processor's caches and predictors, each function costs more than its instructions.
 
 mod awaiting;
 mod cancelling;
@@ -239,7 +244,7 @@ impl LoopHandle {
     }
 
     /// One tick, the brief's heartbeat. The crate's page draws it with the same numbers.
-    #[inline(always)]
+    #[inline(always)] // see above
     fn tick(&self, mode: Mode) -> Result<()> {
         let core = &*self.core;
         // 1. What other threads have sent.
@@ -336,7 +341,7 @@ impl LoopHandle {
         }
     }
 
-    #[inline(always)]
+    #[inline(always)] // see above
     fn run_batch(&self) {
         let core = &*self.core;
         let entries = core.ready.borrow_mut().begin_batch();

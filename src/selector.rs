@@ -288,7 +288,7 @@ impl Selector {
     /// Where an operation has been told of readiness, and its task is about to make use of that,
     /// the interest is mostly back a moment later: before a poll that does not wait the system is
     /// not told that it was gone meanwhile. What it then reports is left out.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     fn tell_changes(&self, poller: &Poller, waits: bool) -> Vec<(SourceKey, io::Error)> {
         let mut refused = Vec::new();
         let table = &mut *self.table.borrow_mut();
@@ -317,7 +317,7 @@ impl Selector {
     ///
     /// The ready queue is not borrowed meanwhile: where `polling` is traced, a subscriber may schedule
     /// something.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     pub(crate) fn poll(&self, timeout: Option<Duration>) -> io::Result<Vec<(SourceKey, io::Error)>> {
         let mut poller = self.poller.borrow_mut();
         let poller = poller.as_mut().ok_or(RuntimeError::LoopClosed)?;
@@ -335,7 +335,7 @@ impl Selector {
 
     /// Reports what the last poll has found: one event for each direction that somebody waits for, the
     /// readable one first.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     pub(crate) fn report(&self, mut report: impl FnMut(IoEvent)) {
         let (poller, table) = (self.poller.borrow(), self.table.borrow());
         if let Some(poller) = &*poller {
@@ -347,7 +347,7 @@ impl Selector {
     }
 
     /// Calls whom an event is for, if they are still there: the watcher, then the first operation.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     pub(crate) fn dispatch(&self, event: IoEvent) {
         let (watcher, operation) = {
             let table = &mut *self.table.borrow_mut();
@@ -369,7 +369,7 @@ impl Selector {
     }
 
     /// The same where there is a watcher. Its panic is not to keep operations waiting.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     fn dispatch_to_watcher(&self, watcher: Watcher, event: IoEvent) {
         let outcome = self.call_watcher(watcher, event);
         let operation = self.table.borrow_mut().tell_first(event);
@@ -383,7 +383,7 @@ impl Selector {
 
     /// Calls a watcher that was lent and gives it back, unless it was removed or replaced by its
     /// own call: then it is dropped here, after it.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     fn call_watcher(&self, mut watcher: Watcher, event: IoEvent) -> std::thread::Result<()> {
         let outcome = catch_unwind(AssertUnwindSafe(&mut watcher));
         let mut returned = Some(watcher);

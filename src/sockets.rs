@@ -43,7 +43,7 @@ where
 {
     type Output = Vec<u8>;
 
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     fn attempt(&mut self, event_loop: &LoopHandle) -> io::Result<Vec<u8>> {
         // Little is copied out of a buffer of the loop's, much is received where it is to stay:
         // which of the two is cheaper, the last receive tells best.

@@ -343,7 +343,7 @@ impl Core {
     }
 
     /// Lends the loop's receive buffer, of at most `size` bytes.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     pub(crate) fn with_scratch<R>(&self, size: usize, receive: impl FnOnce(&mut [u8]) -> R) -> R {
         let size = size.min(SCRATCH_LIMIT);
         let Ok(mut scratch) = self.scratch.try_borrow_mut() else {

@@ -93,7 +93,7 @@ impl Core {
 
 impl LoopHandle {
     /// Makes a step of a task.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     pub(super) fn step(&self, task: Rc<dyn Stepper>) {
         let (core, part) = (&*self.core, task.part());
         let waited = part.waits();

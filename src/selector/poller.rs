@@ -169,7 +169,7 @@ impl Poller {
 
     /// Waits for readiness for at most `timeout` (`None`: without limit). A wait may end early with
     /// nothing to report.
-    #[inline(always)]
+    #[inline(always)] // see loop_core.rs
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &mut self.direct {
@@ -179,16 +179,20 @@ impl Poller {
     }
 
     /// What the last wait has found, if that was a wait on epoll itself; else false.
-    #[inline(always)]
+    #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
+    #[inline(always)] // see loop_core.rs
     pub(crate) fn found_directly(&self, mut report: impl FnMut(Report)) -> bool {
-        #[cfg(all(target_os = "linux", not(polling_test_poll_backend)))]
         if let Some(direct) = &self.direct {
             for found in direct.reports() {
                 report(found);
             }
-            return true;
         }
-        let _ = &mut report;
+        self.direct.is_some()
+    }
+
+    /// It never is.
+    #[cfg(not(all(target_os = "linux", not(polling_test_poll_backend))))]
+    pub(crate) fn found_directly(&self, _: impl FnMut(Report)) -> bool {
         false
     }
 
@@ -327,7 +331,7 @@ mod direct {
             Notifier(self.event.clone())
         }
 
-        #[inline(always)]
+        #[inline(always)] // see loop_core.rs
         pub(super) fn wait(&mut self, poller: &polling::Poller, timeout: Option<Duration>) -> io::Result<()> {
             let zero = Timespec {
                 tv_sec: 0,

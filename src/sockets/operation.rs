@@ -40,7 +40,7 @@ pub(super) enum TryFirst {
 }
 
 /// Makes the call, once; `None` if it would block.
-#[inline(always)]
+#[inline(always)] // see loop_core.rs
 fn attempt<W: Work>(work: &mut W, event_loop: &LoopHandle) -> Option<Result<W::Output>> {
     loop {
         // `Read` and `Write` may be the user's own.
