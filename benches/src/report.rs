@@ -76,34 +76,32 @@ impl Row {
         }
     }
 
-    fn sorted(&self, contestant: &str) -> Option<Vec<f64>> {
+    fn samples(&self, contestant: &str) -> Option<&[f64]> {
         let (_, samples) = self.samples.iter().find(|(name, _)| *name == contestant)?;
-        let mut sorted = samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        Some(sorted)
+        Some(samples)
     }
 
     fn median(&self, contestant: &str) -> Option<f64> {
-        let sorted = self.sorted(contestant)?;
-        let middle = sorted.len() / 2;
-        match sorted.len() % 2 {
-            0 => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-            _ => Some(sorted[middle]),
-        }
+        median(self.samples(contestant)?.to_vec())
     }
 
-    /// The median as it is told: a multiple of the limit's, or itself.
+    /// The median as it is told: of the multiples of what the limit took in the same round, so that it
+    /// does not matter if the machine is slower in one than in another; or of the samples themselves.
     pub fn figure(&self, contestant: &str) -> Option<f64> {
-        let median = self.median(contestant)?;
+        let samples = self.samples(contestant)?;
         match self.unit {
-            Unit::Nanoseconds => Some(median / self.median(LIMIT)?),
-            _ => Some(median),
+            Unit::Nanoseconds => {
+                let rounds = samples.iter().zip(self.samples(LIMIT)?);
+                median(rounds.map(|(sample, limit)| sample / limit).collect())
+            }
+            _ => median(samples.to_vec()),
         }
     }
 
     /// Half of the range that the middle half of the samples are in, in percent of the median.
     fn spread(&self, contestant: &str) -> Option<f64> {
-        let sorted = self.sorted(contestant)?;
+        let mut sorted = self.samples(contestant)?.to_vec();
+        sorted.sort_by(f64::total_cmp);
         let quarter = sorted.len() / 4;
         let range = sorted[sorted.len() - 1 - quarter] - sorted[quarter];
         Some(range / 2.0 / self.median(contestant)? * 100.0)
@@ -174,6 +172,16 @@ impl Row {
     }
 }
 
+/// `None` of nothing.
+fn median(mut samples: Vec<f64>) -> Option<f64> {
+    samples.sort_by(f64::total_cmp);
+    let middle = samples.len() / 2;
+    match samples.len() % 2 {
+        0 => Some((samples.get(middle.checked_sub(1)?)? + samples[middle]) / 2.0),
+        _ => Some(samples[middle]),
+    }
+}
+
 /// A figure with its unit.
 pub fn measure(unit: Unit, figure: f64) -> String {
     match unit {
@@ -221,8 +229,8 @@ pub fn markdown(rows: &[Row], harness: &Harness) -> String {
     let _ = write!(
         text,
         "\nMedians of {} rounds in which the contestants took turns. Plain numbers are multiples of the limit's \
-         time in the same run; the limit is told for one operation, with half the interquartile range of its \
-         rounds.\n",
+         time in the same round; the limit is told for one operation, with half the interquartile range of its \
+         rounds. A round of an echo has three turns.\n",
         harness.rounds
     );
     for note in harness.shares().iter().chain(harness.notes()) {
