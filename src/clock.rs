@@ -15,7 +15,8 @@ pub trait Clock {
     fn now(&self) -> Duration;
 
     /// Asked when nothing is ready and the loop would wait until `deadline`, the next timer's
-    /// (`None`: there is no timer).
+    /// (`None`: there is no timer). A clock that schedules something here, or asks for a stop, has the loop
+    /// look for I/O and go on, whatever the answer.
     fn idle(&self, deadline: Option<Duration>) -> Idle;
 
     /// Called after [`Idle::Jump`] when no I/O came: `now` is to reach `deadline`.

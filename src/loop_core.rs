@@ -276,7 +276,10 @@ impl LoopHandle {
         let core = &*self.core;
         let nothing_can_wake = || !mail && !core.selector.is_watching_any();
         let deadline = core.timers.borrow_mut().next_deadline();
-        match core.idle(deadline) {
+        let Some(idle) = core.idle(deadline) else {
+            return Ok((Some(Duration::ZERO), None));
+        };
+        match idle {
             Idle::Wait(None) if mode == Mode::UntilComplete && nothing_can_wake() => {
                 Err(RuntimeError::Deadlock.into())
             }

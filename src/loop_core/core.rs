@@ -158,11 +158,18 @@ impl Core {
         }
     }
 
+    /// What the clock says that an idle loop does; `None` if the loop is idle no more, for the clock may be
+    /// anybody's code, and have scheduled something.
     #[inline]
-    pub(super) fn idle(&self, deadline: Option<Duration>) -> Idle {
+    pub(super) fn idle(&self, deadline: Option<Duration>) -> Option<Idle> {
         match &self.clock {
-            LoopClock::Real(clock) => clock.idle(deadline),
-            LoopClock::Injected(clock) => clock.idle(deadline),
+            LoopClock::Real(clock) => Some(clock.idle(deadline)),
+            LoopClock::Injected(clock) => {
+                let idle = clock.idle(deadline);
+                let is_idle =
+                    self.nothing_ready() && !self.stopping.get() && self.next_deadline() == deadline;
+                is_idle.then_some(idle)
+            }
         }
     }
 

@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use miniloop::{Clock, EventLoop, Idle, LoopHandle};
+use miniloop::{Clock, EventLoop, Future, Idle, LoopHandle};
 
 use crate::common::{Trace, pair, send};
 use crate::seconds;
-use crate::support::{still_works, tick};
+use crate::support::{Watchdog, still_works, tick};
 
 /// A clock that stands still, writes down what the loop would wait for, and never lets it.
 #[derive(Clone, Default)]
@@ -195,4 +195,63 @@ fn a_clock_may_use_the_loop_whenever_it_is_asked() {
     assert_eq!(events.lines(), ["due"]);
     clock.0.take();
     still_works(&event_loop);
+}
+
+/// What a clock does with its loop when that asks what to do while it is idle.
+type WhenIdle = Box<dyn Fn(&LoopHandle)>;
+
+/// A loop whose clock does that the first time, and never has a reason not to wait.
+fn loop_of_a_busy_clock(when_idle: impl Fn(&LoopHandle) + 'static) -> EventLoop {
+    #[derive(Clone, Default)]
+    struct Busy(Rc<RefCell<Option<(LoopHandle, WhenIdle)>>>);
+
+    impl Clock for Busy {
+        fn now(&self) -> Duration {
+            seconds(10)
+        }
+
+        fn idle(&self, _: Option<Duration>) -> Idle {
+            if let Some((event_loop, when_idle)) = self.0.take() {
+                when_idle(&event_loop);
+            }
+            Idle::Wait(None)
+        }
+    }
+
+    let clock = Busy::default();
+    let event_loop = EventLoop::with_clock(clock.clone()).unwrap();
+    clock.0.replace(Some((event_loop.handle(), Box::new(when_idle))));
+    event_loop
+}
+
+#[test]
+fn what_a_clock_schedules_when_it_is_asked_how_long_to_wait_is_not_waited_for() {
+    let _watchdog = Watchdog::start();
+    let schedule: [fn(&LoopHandle, Box<dyn FnOnce()>); 3] = [
+        |event_loop, callback| drop(event_loop.call_soon(callback)),
+        |event_loop, callback| drop(event_loop.call_at(seconds(10), callback)),
+        |event_loop, callback| drop(event_loop.call_at(seconds(0), callback)),
+    ];
+    for schedule in schedule {
+        let done = Rc::new(RefCell::new(None::<Future<u32>>));
+        let completed = done.clone();
+        let event_loop = loop_of_a_busy_clock(move |event_loop| {
+            let future: Option<Future<u32>> = completed.take();
+            schedule(
+                event_loop,
+                Box::new(move || future.expect("there is one").set_result(7).unwrap()),
+            );
+        });
+        let future = event_loop.create_future();
+        done.replace(Some(future.clone()));
+        assert_eq!(event_loop.run_until_complete(future).unwrap(), 7);
+    }
+}
+
+#[test]
+fn a_clock_may_stop_its_loop_when_it_is_asked_how_long_to_wait() {
+    let _watchdog = Watchdog::start();
+    let event_loop = loop_of_a_busy_clock(LoopHandle::stop);
+    event_loop.run_forever().unwrap();
+    assert!(!event_loop.is_running());
 }
