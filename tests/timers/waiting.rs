@@ -227,12 +227,13 @@ fn loop_of_a_busy_clock(when_idle: impl Fn(&LoopHandle) + 'static) -> EventLoop 
 #[test]
 fn what_a_clock_schedules_when_it_is_asked_how_long_to_wait_is_not_waited_for() {
     let _watchdog = Watchdog::start();
-    let schedule: [fn(&LoopHandle, Box<dyn FnOnce()>); 3] = [
+    type Schedule = fn(&LoopHandle, Box<dyn FnOnce()>);
+    let schedules: [Schedule; 3] = [
         |event_loop, callback| drop(event_loop.call_soon(callback)),
         |event_loop, callback| drop(event_loop.call_at(seconds(10), callback)),
         |event_loop, callback| drop(event_loop.call_at(seconds(0), callback)),
     ];
-    for schedule in schedule {
+    for schedule in schedules {
         let done = Rc::new(RefCell::new(None::<Future<u32>>));
         let completed = done.clone();
         let event_loop = loop_of_a_busy_clock(move |event_loop| {
