@@ -128,11 +128,8 @@ impl<T> Future<T> {
     /// True if it was still waiting.
     fn end_registration(&self) -> bool {
         let key = self.registration.replace(0) as u32;
-        let removed = self.cell.state().remove_waiter(key);
-        if let Some(Waiter::Task(_, task)) = &removed {
-            task.part().stop_waiting_for(Rc::as_ptr(&self.cell).cast(), key);
-        }
-        removed.is_some()
+        let place = Rc::as_ptr(&self.cell).cast();
+        self.cell.state().end_registration(place, key)
     }
 }
 

@@ -325,8 +325,7 @@ impl LoopHandle {
             self.report_refused(refused);
         }
         if let Some(deadline) = jump_to
-            && core.ready.borrow().is_empty()
-            && !core.inbox.has_mail()
+            && core.nothing_ready()
         {
             core.clock().jump(deadline);
         }

@@ -94,7 +94,7 @@ impl Row {
                 let rounds = samples.iter().zip(self.samples(LIMIT)?);
                 median(rounds.map(|(sample, limit)| sample / limit).collect())
             }
-            _ => median(samples.to_vec()),
+            _ => self.median(contestant),
         }
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::Future;
-use super::phase::{Stage, Waiter};
+use super::phase::Waiter;
 use super::state::{Kind, State};
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
 use crate::handles::Cancel;
@@ -55,8 +55,8 @@ impl<T: 'static> Future<T> {
                     return Poll::Pending;
                 }
                 if state.kind == Kind::Operation {
-                    let waits_alone = self.registration.get() != 0 && state.stage() == Stage::ForOneTask;
-                    let is_over = waits_alone && self.cell.clone().polled_again();
+                    let key = self.registration.get() as u32;
+                    let is_over = key != 0 && self.cell.clone().polled_again(key);
                     if !is_over && self.operation_waits(state, cx.waker()) {
                         return Poll::Pending;
                     }

@@ -159,6 +159,17 @@ impl<T> State<T> {
         key
     }
 
+    /// Takes one who waits away, and tells the task if it is one. True if it was still waiting. `future` is
+    /// where the future is.
+    #[inline]
+    pub(crate) fn end_registration(&self, future: *const (), key: u32) -> bool {
+        let removed = self.remove_waiter(key);
+        if let Some(Waiter::Task(_, task)) = &removed {
+            task.part().stop_waiting_for(future, key);
+        }
+        removed.is_some()
+    }
+
     /// Adds one who waits; nothing is added once it is done.
     pub(super) fn add_waiter(&self, waiter: Waiter<T>) {
         if self.done() {
@@ -197,17 +208,6 @@ impl<T> State<T> {
         let waiters = Few::One(Waiter::Task(its_key, task));
         self.phase.replace(Phase::Pending(waiters)).forget();
         None
-    }
-
-    /// If nobody waits but one task, that does not any more. `future` is where the future is.
-    #[inline]
-    pub(crate) fn end_lone_wait(&self, future: *const ()) {
-        if self.stage() == Stage::ForOneTask
-            && let Some((key, task)) = self.phase.replace(Phase::Pending(Few::NONE)).into_lone_task()
-        {
-            self.stage.set(Stage::Fresh);
-            task.part().stop_waiting_for(future, key);
-        }
     }
 
     fn remove_one_of_many(&self, key: u32) -> Option<Waiter<T>> {
@@ -372,10 +372,10 @@ pub(crate) trait FutureCell<T>: Cancel {
     /// It is polled and still pending: an operation that knows itself ready goes on.
     fn polled(self: Rc<Self>) {}
 
-    /// A handle that waits, and is the only one that does, is polled again in a task's step, and it is
-    /// pending: an operation that knows itself ready goes on. True if it is done then; nobody is woken for
-    /// that.
-    fn polled_again(self: Rc<Self>) -> bool {
+    /// A handle that waits is polled again in a task's step, and it is pending: an operation that knows
+    /// itself ready goes on. True if it is done then, without having woken the one that waited under `key`.
+    fn polled_again(self: Rc<Self>, key: u32) -> bool {
+        let _ = key;
         false
     }
 

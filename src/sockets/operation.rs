@@ -157,7 +157,7 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
         }
     }
 
-    fn polled_again(self: Rc<Self>) -> bool {
+    fn polled_again(self: Rc<Self>, key: u32) -> bool {
         // A receive from the system's own sockets runs no code of the user's that could find the one who
         // polls this among those who wait.
         let is_plain = self.direction == Direction::Read && !self.may_hold_data;
@@ -169,7 +169,7 @@ impl<W: Work> FutureCell<W::Output> for Pending<W> {
         let Some(outcome) = outcome else {
             return false;
         };
-        self.state.end_lone_wait(self.id());
+        self.state.end_registration(self.id(), key);
         // From here on there may be such code: a reader may be dropped with the source.
         self.withdraw();
         if let Err(outcome) = self.state.finish_alone(outcome) {
