@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::future::Future as StdFuture;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Deref;
 
 use crate::clock::Clock;
 use crate::errors::{Result, RuntimeError};
+use crate::futures::Future;
 use crate::loop_core::{LoopHandle, Mode};
+use crate::selector::source::{Pollable, Source};
 use crate::tasks::ensure::Ensured;
 
 /// An event loop (`asyncio.EventLoop`, the brief's `EventLoop`).
@@ -114,6 +116,18 @@ impl EventLoop {
         }
         drop(future);
         awaited.outcome()
+    }
+
+    /// [`LoopHandle::sock_recv`] as the brief has it: from outside of tasks, where it is a
+    /// [`Future`](crate::Future) from the start.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sock_recv<T: Pollable + 'static>(&self, sock: &Source<T>, max_bytes: usize) -> Future<Vec<u8>>
+    where
+        for<'a> &'a T: Read,
+    {
+        self.handle.receive(sock, max_bytes)
     }
 
     /// Lets go of everything that is scheduled, pending or registered, and of the system's

@@ -75,6 +75,13 @@ pub(crate) trait Cancel {
 
     /// Whether the one who waits under this key still does.
     fn is_awaited(&self, registration: u32) -> bool;
+
+    /// A source that is waited for by itself, and not by a future: fails the wait with this, if the loop
+    /// does not know the source any more. True if it was so.
+    fn fail_if_lost(&self, error: &Exception) -> bool {
+        let _ = error;
+        false
+    }
 }
 
 /// A task, whatever its result is.

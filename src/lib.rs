@@ -195,7 +195,7 @@
 //! `futures.rs`, and `loop_core/step.rs`, whose head names the states of a task. A room imports
 //! only from rooms below it: first `errors`, `clock`, `few`, `contexts`, `handles`; then `ready`,
 //! `timers`, `selector`, `hooks`; `threadsafe`, `raw_task`; `loop_core`; `readiness`, `futures`;
-//! `sleep`; `tasks`, `sockets`, `completer`; `event_loop`, and beside it what is built on futures and
+//! `sleep`, `sockets`; `tasks`, `completer`; `event_loop`, and beside it what is built on futures and
 //! tasks alone: `waiting`, `scopes` (and on it `timeouts`, `taskgroups`), `locks`, `queues`,
 //! `intervals`; `runners`, `testing`. Only `selector/poller.rs` and `raw_task.rs` contain `unsafe`
 //! code.
@@ -256,7 +256,7 @@ pub use runners::{Runner, run};
 pub use scopes::CancelScope;
 pub use selector::source::{Pollable, Source};
 pub use sleep::{Sleep, YieldNow, sleep, yield_now};
-pub use sockets::Accept;
+pub use sockets::{Accept, SockRecv};
 pub use taskgroups::TaskGroup;
 pub use tasks::{AnyTask, Task, TaskBuilder, all_tasks, create_task, current_task};
 pub use threadsafe::ThreadsafeHandle;

@@ -34,6 +34,10 @@ pub(crate) trait Operation {
     fn look(self: Rc<Self>);
     /// The system refuses to watch the source.
     fn fail(self: Rc<Self>, error: io::Error);
+    /// A task that waits for a source by itself, which is at this place: the wait is over.
+    fn stop_waiting(&self, source: *const ()) {
+        let _ = source;
+    }
 }
 
 pub(crate) struct Selector {
@@ -242,6 +246,35 @@ impl Selector {
         table
             .side(key, direction)
             .is_some_and(|side| side.is_first(operation))
+    }
+
+    /// Whether the first of the queue, if it is this operation, was told of readiness.
+    pub(crate) fn is_told(
+        &self,
+        key: SourceKey,
+        direction: Direction,
+        operation: OperationId,
+    ) -> Option<bool> {
+        let table = self.table.borrow();
+        let side = table.side(key, direction)?;
+        side.is_first(operation).then_some(side.signalled)
+    }
+
+    /// Whether the first of the queue was told of readiness and has made no use of it yet.
+    pub(crate) fn is_signalled(&self, key: SourceKey, direction: Direction) -> bool {
+        let table = self.table.borrow();
+        table.side(key, direction).is_some_and(|side| side.signalled)
+    }
+
+    /// Takes the first operation out of the queue.
+    pub(crate) fn take_first(&self, key: SourceKey, direction: Direction) -> Option<Rc<dyn Operation>> {
+        let mut table = self.table.borrow_mut();
+        let taken = table.change(key, direction, |side| {
+            let first = side.first()?.clone();
+            side.remove(id_of(&first));
+            Some(first)
+        });
+        taken??.upgrade()
     }
 
     /// Notes that the first operation was told of readiness, or has made use of that: until then

@@ -313,7 +313,7 @@ impl Zero {
             let _ = cell.state.finish_alone(Outcome::Result(()));
         }
         if self.progress == Progress::Suspended {
-            future.has_yielded();
+            future.has_suspended();
         }
         future
     }

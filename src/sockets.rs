@@ -3,6 +3,7 @@
 //! Each is the call that it makes (a [`Work`]); how it waits is in `operation.rs`.
 
 mod operation;
+mod sock_recv;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,10 +22,10 @@ use crate::errors::RuntimeError;
 use crate::futures::{Future, Outcome};
 use crate::handles::Direction;
 use crate::loop_core::LoopHandle;
-#[cfg(unix)]
 use crate::loop_core::SCRATCH_LIMIT;
 use crate::selector::source::{Pollable, Source};
 use operation::{TryFirst, Work};
+pub use sock_recv::SockRecv;
 
 /// From so many bytes on a receive is a long one.
 const LONG_RECEIVE: usize = 2048;
@@ -45,17 +46,34 @@ where
 
     #[inline(always)] // see loop_core.rs
     fn attempt(&mut self, event_loop: &LoopHandle) -> io::Result<Vec<u8>> {
-        // Little is copied out of a buffer of the loop's, much is received where it is to stay:
-        // which of the two is cheaper, the last receive tells best.
-        #[cfg(unix)]
-        if self.source.last_was_long() && self.source.is_system_socket() {
-            return receive_in_place(&self.source, self.max_bytes.min(SCRATCH_LIMIT));
-        }
-        event_loop.core.with_scratch(self.max_bytes, |buffer| {
-            let received = read(&self.source, buffer)?;
-            Ok(buffer[..received].to_vec())
-        })
+        receive_bytes(event_loop, &self.source, self.max_bytes)
     }
+}
+
+/// Receives what is there.
+#[inline(always)] // see loop_core.rs
+fn receive_bytes<T: Pollable + 'static>(
+    event_loop: &LoopHandle,
+    source: &Source<T>,
+    max_bytes: usize,
+) -> io::Result<Vec<u8>>
+where
+    for<'a> &'a T: Read,
+{
+    // Little is copied out of a buffer of the loop's, much is received where it is to stay:
+    // which of the two is cheaper, the last receive tells best.
+    #[cfg(unix)]
+    if source.last_was_long() && source.is_system_socket() {
+        return receive_in_place(source, max_bytes.min(SCRATCH_LIMIT));
+    }
+    let size = max_bytes.min(SCRATCH_LIMIT);
+    let mut scratch = event_loop.core.lend_scratch(size);
+    let received = match read(source, &mut scratch[..size]) {
+        Ok(received) => Ok(scratch[..received].to_vec()),
+        Err(error) => Err(error),
+    };
+    event_loop.core.give_scratch_back(scratch);
+    received
 }
 
 struct ReceiveInto<T> {
@@ -76,6 +94,7 @@ where
 }
 
 /// Reads once, and notes how that went.
+#[inline(always)] // see loop_core.rs
 fn read<T: Pollable + 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
 where
     for<'a> &'a T: Read,
@@ -87,6 +106,7 @@ where
 
 /// The standard library's own sockets are asked without its detour through the C library, where
 /// each such call is a point at which a thread can be cancelled.
+#[inline(always)] // see loop_core.rs
 fn receive<T: Pollable + 'static>(source: &Source<T>, buffer: &mut [u8]) -> io::Result<usize>
 where
     for<'a> &'a T: Read,
@@ -308,7 +328,15 @@ impl LoopHandle {
     /// event_loop.run_forever()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sock_recv<T: Pollable + 'static>(&self, sock: &Source<T>, max_bytes: usize) -> Future<Vec<u8>>
+    pub fn sock_recv<T: Pollable + 'static>(&self, sock: &Source<T>, max_bytes: usize) -> SockRecv
+    where
+        for<'a> &'a T: Read,
+    {
+        SockRecv::new(self, sock, max_bytes)
+    }
+
+    /// A receive that is a future from the start.
+    pub(crate) fn receive<T: Pollable + 'static>(&self, sock: &Source<T>, max_bytes: usize) -> Future<Vec<u8>>
     where
         for<'a> &'a T: Read,
     {

@@ -14,8 +14,8 @@ use crate::handles::Cancel;
 use crate::loop_core::Awaiting;
 use crate::loop_core::part::step_is_interrupted;
 
-/// Says of a handle of a [`Kind::Yield`] that it has suspended: it is no key of a registration.
-const YIELDED: usize = usize::MAX;
+/// Says of a handle that an await of it has suspended, which is registered nowhere.
+const SUSPENDED: usize = usize::MAX;
 
 impl<T: 'static> Future<T> {
     /// Polls, and reads the outcome with `read` once there is one.
@@ -50,7 +50,7 @@ impl<T: 'static> Future<T> {
             }
             if state.kind != Kind::Future && state.event_loop.core.is_stepping_with(cx.waker()) {
                 if state.kind == Kind::Yield && self.cell.yields() {
-                    self.registration.set(YIELDED);
+                    self.registration.set(SUSPENDED);
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -145,7 +145,7 @@ impl<T: 'static> Future<T> {
 
     /// A yield suspends for one turn: whoever polls it is woken at once.
     fn yield_with(&self, state: &State<T>, waker: &Waker, place: Awaiting) {
-        self.registration.set(YIELDED);
+        self.registration.set(SUSPENDED);
         let event_loop = &state.event_loop;
         if step_is_interrupted()
             && let Some(error) = event_loop.core.take_again()
@@ -235,15 +235,17 @@ impl<T: Clone + 'static> StdFuture for Future<T> {
     }
 }
 
+impl<T> Future<T> {
+    /// Says that an await of this handle has suspended, which is registered nowhere.
+    pub(crate) fn has_suspended(&self) {
+        self.registration.set(SUSPENDED);
+    }
+}
+
 impl Future<()> {
     /// Polls a handle inside of another awaitable, in no short way.
     pub(crate) fn poll_inside(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.poll_thoroughly(cx, |state, _| state.copy_result())
-    }
-
-    /// Says of a handle of a [`Kind::Yield`] that an await of it has suspended.
-    pub(crate) fn has_yielded(&self) {
-        self.registration.set(YIELDED);
     }
 }
 

@@ -8,7 +8,7 @@ use super::part::step_is_interrupted;
 use super::running::with_running_loop;
 use super::step::Stepper;
 use crate::errors::CancelledError;
-use crate::raw_task::identity;
+use crate::raw_task::{NO_WAKER, identity};
 
 /// Where an await is polled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,12 @@ impl Core {
         self.stepping_waker.get() == identity(waker)
     }
 
+    /// Whether a task is being stepped.
+    #[inline]
+    pub(crate) fn is_stepping_any(&self) -> bool {
+        self.stepping_waker.get() != NO_WAKER
+    }
+
     /// That task.
     #[inline]
     pub(crate) fn stepping_with(&self, waker: &Waker) -> Option<Rc<dyn Stepper>> {
@@ -76,6 +82,16 @@ impl Core {
     /// An await that has suspended goes on: takes the cancellation that is due at it, if there is one.
     pub(crate) fn take_cancellation(&self) -> Option<CancelledError> {
         self.stepping()?.part().take_cancellation(self.scope().as_ref())
+    }
+
+    /// The task that is being stepped does not wait for the source at this place any more.
+    #[inline]
+    pub(crate) fn stop_waiting_for_source(&self, source: *const ()) {
+        self.with_stepping(|stepping| {
+            if let Some(task) = stepping {
+                task.part().stop_waiting_for_source(source);
+            }
+        });
     }
 
     /// An await that had suspended goes on: the number of its task, if a cancellation that this had

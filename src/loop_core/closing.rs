@@ -48,9 +48,7 @@ impl LoopHandle {
             }
         }
         core.closing.set(false);
-        if let Ok(mut scratch) = core.scratch.try_borrow_mut() {
-            *scratch = Vec::new();
-        }
+        drop(core.scratch.take());
         drop(core.sent.take());
         let message = match pending {
             0 => None,

@@ -98,7 +98,7 @@ pub(crate) struct Core {
     letters: RefCell<Vec<Letter>>,
     /// Several came at once, the last time that any did, and the loop has not looked for more yet.
     many_letters: Cell<bool>,
-    pub(super) scratch: RefCell<Vec<u8>>,
+    pub(super) scratch: Cell<Vec<u8>>,
     /// The future of a send that completed at once, to be given again (see `LoopHandle::sent`). Its type
     /// is of a room above this one.
     pub(crate) sent: RefCell<Option<Box<dyn Any>>>,
@@ -138,7 +138,7 @@ impl Core {
             poll_bound: PollBound::new(),
             letters: RefCell::default(),
             many_letters: Cell::new(false),
-            scratch: RefCell::default(),
+            scratch: Cell::default(),
             sent: RefCell::default(),
         }
     }
@@ -318,6 +318,12 @@ impl Core {
         }
     }
 
+    /// Whether there is a scope whose body is being polled.
+    #[inline]
+    pub(crate) fn is_in_scope(&self) -> bool {
+        self.in_scope.get()
+    }
+
     #[inline(never)]
     fn scope_entered(&self) -> Option<Rc<Scope>> {
         self.scope.borrow().clone()
@@ -349,18 +355,22 @@ impl Core {
         left > 0
     }
 
-    /// Lends the loop's receive buffer, of at most `size` bytes.
+    /// Lends the loop's receive buffer, of `size` bytes at least (and [`SCRATCH_LIMIT`] at most). Where it is
+    /// lent already, for the `Read` of a user's source may come back here, that is another one.
     #[inline(always)] // see loop_core.rs
-    pub(crate) fn with_scratch<R>(&self, size: usize, receive: impl FnOnce(&mut [u8]) -> R) -> R {
-        let size = size.min(SCRATCH_LIMIT);
-        let Ok(mut scratch) = self.scratch.try_borrow_mut() else {
-            // It is lent: the `Read` of a user's source has come back here.
-            return receive(&mut vec![0; size]);
-        };
+    pub(crate) fn lend_scratch(&self, size: usize) -> Vec<u8> {
+        let mut scratch = self.scratch.take();
         if scratch.len() < size {
-            scratch.resize(size, 0);
+            scratch.resize(size.min(SCRATCH_LIMIT), 0);
         }
-        receive(&mut scratch[..size])
+        scratch
+    }
+
+    /// Takes it back.
+    #[inline(always)] // see loop_core.rs
+    pub(crate) fn give_scratch_back(&self, scratch: Vec<u8>) {
+        // (Nearly always there is none meanwhile, and nothing to drop.)
+        drop(self.scratch.replace(scratch));
     }
 }
 

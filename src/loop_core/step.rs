@@ -22,9 +22,10 @@ use super::part::{Begun, Phase, TaskPart, may_be_interrupted};
 use crate::contexts;
 use crate::handles::{Owned, TaskControl};
 use crate::raw_task::{Lent, NO_WAKER, WakerIdentity, identity};
+use crate::selector::Operation;
 
 /// A task, as the loop and the futures it awaits see it.
-pub(crate) trait Stepper: Owned + TaskControl {
+pub(crate) trait Stepper: Owned + TaskControl + Operation {
     fn part(&self) -> &TaskPart;
     /// Polls the coroutine and says that the step is over. If the coroutine is over too, the task ends
     /// then. True if it has suspended.

@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 use socket2::SockRef;
 
-use super::Selector;
 use super::poller::Raw;
-use crate::errors::RuntimeError;
-use crate::handles::SourceKey;
+use super::{Operation, OperationId, Selector};
+use crate::errors::{CancelledError, Exception, RuntimeError};
+use crate::handles::{Cancel, Direction, SourceKey};
 
 /// What a loop can watch: on Unix everything with a file descriptor (`AsFd`), on Windows every
 /// socket (`AsSocket`).
@@ -69,12 +69,33 @@ pub struct Source<T> {
 struct Shared<T> {
     /// The loop it belongs to, and its name there.
     home: Cell<Option<(Rc<Selector>, SourceKey)>>,
-    was_blocking: bool,
-    standard: Option<Standard>,
+    mode: Mode,
     to_be_waited_for: Cell<bool>,
     last_was_long: Cell<bool>,
+    /// A task waits for it by itself: the task is the first in the queue of those who read.
+    has_reader: Cell<bool>,
+    /// What that wait has ended with, if not with readiness.
+    ended_with: Cell<Option<Box<Exception>>>,
     /// `None` only once `into_inner` has taken it.
     io: Option<T>,
+}
+
+/// The mode in which a source came in.
+#[derive(Clone, Copy)]
+enum Mode {
+    NonBlocking,
+    Blocking,
+    BlockingStandard(Standard),
+}
+
+impl Mode {
+    fn of(raw: Raw, was_blocking: bool) -> Mode {
+        match (was_blocking, Standard::of(raw)) {
+            (false, _) => Mode::NonBlocking,
+            (true, None) => Mode::Blocking,
+            (true, Some(standard)) => Mode::BlockingStandard(standard),
+        }
+    }
 }
 
 /// A descriptor that the whole process shares, and does not close.
@@ -133,10 +154,11 @@ impl<T: Pollable + 'static> Source<T> {
         Source {
             shared: Rc::new(Shared {
                 home: Cell::new(None),
-                was_blocking,
-                standard: Standard::of(raw_of(&io)),
+                mode: Mode::of(raw_of(&io), was_blocking),
                 to_be_waited_for: Cell::new(false),
                 last_was_long: Cell::new(false),
+                has_reader: Cell::new(false),
+                ended_with: Cell::new(None),
                 io: Some(io),
             }),
         }
@@ -200,10 +222,10 @@ impl<T: Pollable + 'static> Source<T> {
     pub fn into_inner(self) -> Result<T, Source<T>> {
         let mut shared = Rc::try_unwrap(self.shared).map_err(|shared| Source { shared })?;
         shared.leave();
-        let was_blocking = shared.was_blocking;
+        let mode = shared.mode;
         let io = shared.io.take();
         let io = io.unwrap_or_else(|| unreachable!("taken once, by value"));
-        if was_blocking {
+        if !matches!(mode, Mode::NonBlocking) {
             // Best effort: there is nobody to tell on the way out.
             let _ = SockRef::from(&io).set_nonblocking(false);
         }
@@ -254,6 +276,96 @@ impl<T> Source<T> {
     }
 }
 
+/// A task that receives waits for the source itself, without a future: see `sockets/sock_recv.rs`.
+impl<T: 'static> Source<T> {
+    /// What such a task waits for.
+    #[inline]
+    pub(crate) fn as_awaited(&self) -> Rc<dyn Cancel> {
+        self.shared.clone()
+    }
+
+    /// Where that is.
+    #[inline]
+    pub(crate) fn place(&self) -> OperationId {
+        Rc::as_ptr(&self.shared).cast()
+    }
+
+    /// Whether such a task is the first in the queue, or is there no more.
+    pub(crate) fn set_has_reader(&self, has_reader: bool) {
+        self.shared.has_reader.set(has_reader);
+    }
+
+    /// Ends the wait of the task that is the first in the queue, if it waits in this way, and gives the
+    /// task.
+    pub(crate) fn dismiss_reader(&self) -> Option<Rc<dyn Operation>> {
+        self.shared.dismiss_reader()
+    }
+
+    /// Takes what such a wait has ended with, if not with readiness.
+    #[inline]
+    pub(crate) fn take_end(&self) -> Option<Exception> {
+        self.shared.ended_with.take().map(|exception| *exception)
+    }
+}
+
+impl<T> Shared<T> {
+    fn home(&self) -> Option<(Rc<Selector>, SourceKey)> {
+        let home = self.home.take();
+        self.home.set(home.clone());
+        home
+    }
+
+    fn dismiss_reader(&self) -> Option<Rc<dyn Operation>> {
+        if !self.has_reader.replace(false) {
+            return None;
+        }
+        let (selector, key) = self.home()?;
+        let reader = selector.take_first(key, Direction::Read)?;
+        reader.stop_waiting(std::ptr::from_ref(self).cast());
+        Some(reader)
+    }
+
+    /// The wait of its reader ends with this.
+    fn end_with(&self, exception: Exception) {
+        self.ended_with.set(Some(Box::new(exception)));
+    }
+}
+
+impl<T: 'static> Cancel for Shared<T> {
+    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
+        let Some(reader) = self.dismiss_reader() else {
+            return false;
+        };
+        self.end_with(error.clone().into());
+        reader.ready();
+        true
+    }
+
+    /// A reader that was told of readiness and has made no use of it loses its place, so that the next
+    /// gets its turn; it takes a new one when it is awaited again.
+    fn awaiter_stepped(self: Rc<Self>) {
+        if let Some((selector, key)) = self.home()
+            && self.has_reader.get()
+            && selector.is_signalled(key, Direction::Read)
+        {
+            self.dismiss_reader();
+        }
+    }
+
+    fn is_awaited(&self, _: u32) -> bool {
+        self.has_reader.get()
+    }
+
+    fn fail_if_lost(&self, error: &Exception) -> bool {
+        let is_lost = self.has_reader.get() && self.home().is_none_or(|(selector, key)| !selector.knows(key));
+        if is_lost {
+            self.has_reader.set(false);
+            self.end_with(error.clone());
+        }
+        is_lost
+    }
+}
+
 impl<T> Shared<T> {
     /// The loop forgets it.
     fn leave(&mut self) {
@@ -266,8 +378,7 @@ impl<T> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         self.leave();
-        if let Some(standard) = self.standard
-            && self.was_blocking
+        if let Mode::BlockingStandard(standard) = self.mode
             && self.io.is_some()
         {
             super::poller::set_blocking(&(standard as Raw));
@@ -301,6 +412,6 @@ impl<T: fmt::Debug> fmt::Debug for Source<T> {
 mod tests {
     #[test]
     fn a_source_is_small() {
-        assert_eq!(size_of::<super::Shared<std::net::TcpStream>>(), 24);
+        assert_eq!(size_of::<super::Shared<std::net::TcpStream>>(), 32);
     }
 }

@@ -10,6 +10,7 @@ use crate::errors::{Result, RuntimeError};
 use crate::futures::{Future, Take};
 use crate::loop_core::LoopHandle;
 use crate::sleep::Sleep;
+use crate::sockets::SockRecv;
 
 /// An awaitable, and the future that says when it is done (`asyncio.ensure_future`).
 pub(crate) struct Ensured<T, F> {
@@ -58,8 +59,13 @@ pub(crate) fn future_of<T: 'static>(awaitable: &dyn Any) -> Option<Future<T>> {
     } else if let Some(take) = awaitable.downcast_ref::<Take<T>>() {
         Some(take.future.clone())
     } else {
-        let sleep: &dyn Any = &**awaitable.downcast_ref::<Sleep>()?;
-        sleep.downcast_ref::<Future<T>>().cloned()
+        let sleep = awaitable.downcast_ref().map(|sleep: &Sleep| &**sleep as &dyn Any);
+        let receive = || {
+            awaitable
+                .downcast_ref()
+                .map(|receive: &SockRecv| &**receive as &dyn Any)
+        };
+        sleep.or_else(receive)?.downcast_ref::<Future<T>>().cloned()
     }
 }
 

@@ -4,6 +4,7 @@
 //! the coroutine. Here are the parts that do.
 
 use std::future::Future as StdFuture;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context as PollContext, Poll};
@@ -17,6 +18,7 @@ use crate::handles::{Cancel, Owned, OwnedKey, TaskControl};
 use crate::loop_core::part::{Flag, Phase, TaskPart};
 use crate::loop_core::{LoopHandle, Step, Stepper};
 use crate::raw_task::Pinned;
+use crate::selector::Operation;
 
 pub(super) type TaskCell<T, F> = Pinned<Shared<T>, F>;
 
@@ -122,6 +124,29 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Owned for Pinned<Sh
 
     fn is_unfinished(&self) -> bool {
         !self.part().is_done()
+    }
+}
+
+/// A task that receives stands in the source's queue itself, with no future between: see
+/// `sockets/sock_recv.rs`.
+impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Operation for Pinned<Shared<T>, F> {
+    fn ready(self: Rc<Self>) {
+        if self.part().wake() {
+            let event_loop = self.event_loop().clone();
+            event_loop.core.schedule_step(self);
+        }
+    }
+
+    fn look(self: Rc<Self>) {}
+
+    fn fail(self: Rc<Self>, error: io::Error) {
+        if self.part().lose_source(&error.into()) {
+            self.ready();
+        }
+    }
+
+    fn stop_waiting(&self, source: *const ()) {
+        self.part().stop_waiting_for_source(source);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::futures::Future;
 use crate::handles::{Callback, TimerHandle};
 use crate::loop_core::{LoopHandle, get_running_loop};
 use crate::sleep::Sleep;
+use crate::sockets::SockRecv;
 use crate::tasks::{AnyTask, Task};
 
 /// When [`wait`] returns.
@@ -40,7 +41,8 @@ pub(crate) trait Watched {
     fn forget(&self, key: u32);
 }
 
-/// What [`wait`] takes: a [`Future`], a [`Task`], an [`AnyTask`], a [`Sleep`].
+/// What [`wait`] takes: a [`Future`], a [`Task`], an [`AnyTask`], a [`Sleep`], a
+/// [`SockRecv`].
 #[expect(private_bounds, reason = "it is not for others to implement")]
 pub trait Waitable: Watched + Unpin + 'static {}
 
@@ -100,33 +102,42 @@ impl<T: 'static> Watched for Task<T> {
 
 impl<T: 'static> Waitable for Task<T> {}
 
-impl Watched for Sleep {
-    fn address(&self) -> *const () {
-        (**self).address()
-    }
+/// What is a future on the second look.
+macro_rules! watch_as_future {
+    ($($awaitable:ty),*) => {
+        $(
+            impl Watched for $awaitable {
+                fn address(&self) -> *const () {
+                    (**self).address()
+                }
 
-    fn is_done(&self) -> bool {
-        self.done()
-    }
+                fn is_done(&self) -> bool {
+                    self.done()
+                }
 
-    fn has_failed(&self) -> bool {
-        (**self).has_failed()
-    }
+                fn has_failed(&self) -> bool {
+                    (**self).has_failed()
+                }
 
-    fn belongs_to(&self, event_loop: &LoopHandle) -> bool {
-        (**self).belongs_to(event_loop)
-    }
+                fn belongs_to(&self, event_loop: &LoopHandle) -> bool {
+                    (**self).belongs_to(event_loop)
+                }
 
-    fn watch(&self, callback: Callback) -> u32 {
-        (**self).watch(callback)
-    }
+                fn watch(&self, callback: Callback) -> u32 {
+                    (**self).watch(callback)
+                }
 
-    fn forget(&self, key: u32) {
-        (**self).forget(key);
-    }
+                fn forget(&self, key: u32) {
+                    (**self).forget(key);
+                }
+            }
+
+            impl Waitable for $awaitable {}
+        )*
+    };
 }
 
-impl Waitable for Sleep {}
+watch_as_future!(Sleep, SockRecv);
 
 impl Watched for AnyTask {
     fn address(&self) -> *const () {

@@ -3,6 +3,7 @@
 use std::rc::{Rc, Weak};
 
 use super::{Beyond, Flag, Scope, TaskPart};
+use crate::errors::Exception;
 use crate::few::remove_from;
 use crate::handles::Cancel;
 
@@ -35,6 +36,9 @@ fn is_at(future: &Rc<dyn Cancel>, place: *const ()) -> bool {
     std::ptr::addr_eq(Rc::as_ptr(future), place)
 }
 
+/// The key of each wait for a source by itself: there is one for a source at most.
+const FOR_SOURCE: u32 = 1;
+
 /// Whether what was polled in the one scope counts for the other; everything counts for none.
 fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
     scope.is_none_or(|scope| polled_in.is_some_and(|inner| inner.is_in(scope)))
@@ -43,7 +47,7 @@ fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
 impl TaskPart {
     /// It waits for this future, in no scope, and for nothing else; `registration` tells it from others
     /// on the same one.
-    #[inline(always)] // into the one place where it is called
+    #[inline(always)] // into the few places where it is called
     pub(crate) fn wait_first(&self, future: Rc<dyn Cancel>, registration: u32) {
         self.registration.set(registration);
         self.set(Flag::Waits, true);
@@ -72,6 +76,32 @@ impl TaskPart {
             });
         });
         self.set(Flag::MoreWaits, true);
+    }
+
+    /// It waits for this source itself, in no scope.
+    #[inline]
+    pub(crate) fn wait_for_source(&self, source: Rc<dyn Cancel>) {
+        if self.waits() {
+            self.wait_for(source, FOR_SOURCE, None);
+        } else {
+            self.wait_first(source, FOR_SOURCE);
+        }
+    }
+
+    /// It does not wait for the source at this place any more.
+    #[inline]
+    pub(crate) fn stop_waiting_for_source(&self, source: *const ()) {
+        self.stop_waiting_for(source, FOR_SOURCE);
+    }
+
+    /// The loop does not know a source any more. True if it waited for that, which has failed now.
+    pub(crate) fn lose_source(&self, error: &Exception) -> bool {
+        let mut waits = self.waits_that(|_, _| true);
+        waits.retain(|wait| wait.fail_if_lost(error));
+        waits
+            .iter()
+            .for_each(|lost| self.stop_waiting_for_source(Rc::as_ptr(lost).cast()));
+        !waits.is_empty()
     }
 
     /// A step is begun: what it waits for was not polled in that one.
