@@ -213,20 +213,46 @@ impl Selector {
         direction: Direction,
         operation: Weak<dyn Operation>,
     ) -> io::Result<()> {
+        self.push(key, direction, operation, true)?;
+        Ok(())
+    }
+
+    /// The same if nobody is in the queue. False if somebody is.
+    pub(crate) fn push_first(
+        &self,
+        key: SourceKey,
+        direction: Direction,
+        operation: Weak<dyn Operation>,
+    ) -> io::Result<bool> {
+        self.push(key, direction, operation, false)
+    }
+
+    #[inline]
+    fn push(
+        &self,
+        key: SourceKey,
+        direction: Direction,
+        operation: Weak<dyn Operation>,
+        behind_others: bool,
+    ) -> io::Result<bool> {
         let id = id_of(&operation);
         let is_known = {
             let table = &mut *self.table.borrow_mut();
             let entry = table.entries.get_mut(key).ok_or(RuntimeError::LoopClosed)?;
-            entry.make_side(direction).operations.push(operation);
+            let operations = &mut entry.make_side(direction).operations;
+            if !behind_others && !operations.is_empty() {
+                return Ok(false);
+            }
+            operations.push(operation);
             entry.note_change(key, &mut table.changed);
             entry.told != Interest::None
         };
-        if is_known {
-            return Ok(());
+        if !is_known {
+            self.tell_of_new(key).inspect_err(|_| {
+                self.remove_operation(key, direction, id);
+            })?;
         }
-        self.tell_of_new(key).inspect_err(|_| {
-            self.remove_operation(key, direction, id);
-        })
+        Ok(true)
     }
 
     /// Takes an operation out of the queue. If it was the first, the next is returned.

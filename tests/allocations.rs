@@ -202,6 +202,33 @@ fn a_send_that_completes_at_once_allocates_nothing_unless_its_future_is_kept() {
     other.take_result().unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn a_receive_that_a_task_awaits_allocates_its_bytes_and_nothing_else() {
+    let event_loop = warm_loop();
+    let (left, mut right) = std::os::unix::net::UnixStream::pair().unwrap();
+    let left = Source::new(left).unwrap();
+    let mut receiving = |rounds: usize| {
+        let (handle, source) = (event_loop.handle(), left.clone());
+        let task = event_loop.create_task(async move {
+            for _ in 0..rounds {
+                handle.sock_recv(&source, 10).await?;
+            }
+            Ok(())
+        });
+        allocations(|| {
+            while !task.done() {
+                event_loop.call_soon(|| ());
+                event_loop.run_once().unwrap();
+                std::io::Write::write_all(&mut right, b"x").unwrap();
+            }
+        })
+    };
+    receiving(2);
+    let (few, many) = (receiving(10), receiving(10 + MANY));
+    assert!(many - few <= MANY + 20, "{many} for {MANY} more than {few}");
+}
+
 #[test]
 fn a_bare_yield_and_a_sleep_of_zero_allocate_nothing() {
     let event_loop = warm_loop();

@@ -23,6 +23,8 @@ macro_rules! pollable {
 
 #[path = "sockets/awaited.rs"]
 mod awaited;
+#[path = "sockets/direct.rs"]
+mod direct;
 #[path = "sockets/left_over.rs"]
 mod left_over;
 #[path = "sockets/not_awaited.rs"]

@@ -72,12 +72,21 @@ struct Shared<T> {
     mode: Mode,
     to_be_waited_for: Cell<bool>,
     last_was_long: Cell<bool>,
-    /// A task waits for it by itself: the task is the first in the queue of those who read.
-    has_reader: Cell<bool>,
-    /// What that wait has ended with, if not with readiness.
+    reader: Cell<Reader>,
+    /// What the wait of its reader has ended with, if not with readiness.
     ended_with: Cell<Option<Box<Exception>>>,
     /// `None` only once `into_inner` has taken it.
     io: Option<T>,
+}
+
+/// Whether somebody receives from it without a future (see `sockets/sock_recv.rs`): one at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Nobody,
+    /// The task waits: it is the first in the queue of those who read.
+    Waits,
+    /// It does not wait any more, which whoever awaits it has not seen yet.
+    Dismissed,
 }
 
 /// The mode in which a source came in.
@@ -157,7 +166,7 @@ impl<T: Pollable + 'static> Source<T> {
                 mode: Mode::of(raw_of(&io), was_blocking),
                 to_be_waited_for: Cell::new(false),
                 last_was_long: Cell::new(false),
-                has_reader: Cell::new(false),
+                reader: Cell::new(Reader::Nobody),
                 ended_with: Cell::new(None),
                 io: Some(io),
             }),
@@ -290,21 +299,30 @@ impl<T: 'static> Source<T> {
         Rc::as_ptr(&self.shared).cast()
     }
 
-    /// Whether such a task is the first in the queue, or is there no more.
-    pub(crate) fn set_has_reader(&self, has_reader: bool) {
-        self.shared.has_reader.set(has_reader);
-    }
-
-    /// Ends the wait of the task that is the first in the queue, if it waits in this way, and gives the
-    /// task.
-    pub(crate) fn dismiss_reader(&self) -> Option<Rc<dyn Operation>> {
-        self.shared.dismiss_reader()
-    }
-
-    /// Takes what such a wait has ended with, if not with readiness.
     #[inline]
-    pub(crate) fn take_end(&self) -> Option<Exception> {
-        self.shared.ended_with.take().map(|exception| *exception)
+    pub(crate) fn has_reader(&self) -> bool {
+        self.shared.reader.get() != Reader::Nobody
+    }
+
+    /// A task is the first in the queue, and waits in this way.
+    #[inline]
+    pub(crate) fn set_reader(&self) {
+        self.shared.reader.set(Reader::Waits);
+    }
+
+    /// It has received.
+    #[inline]
+    pub(crate) fn clear_reader(&self) {
+        self.shared.reader.set(Reader::Nobody);
+    }
+
+    /// Takes the reader off: the task, if it still waits, and what its wait has ended with, if that was
+    /// no readiness.
+    pub(crate) fn take_reader(&self) -> (Option<Rc<dyn Operation>>, Option<Exception>) {
+        let reader = self.shared.dismiss_reader();
+        self.clear_reader();
+        let end = self.shared.ended_with.take();
+        (reader, end.map(|exception| *exception))
     }
 }
 
@@ -315,19 +333,20 @@ impl<T> Shared<T> {
         home
     }
 
+    fn reader_waits(&self) -> bool {
+        self.reader.get() == Reader::Waits
+    }
+
+    /// The reader loses its place in the queue, and waits no more.
     fn dismiss_reader(&self) -> Option<Rc<dyn Operation>> {
-        if !self.has_reader.replace(false) {
+        if !self.reader_waits() {
             return None;
         }
+        self.reader.set(Reader::Dismissed);
         let (selector, key) = self.home()?;
         let reader = selector.take_first(key, Direction::Read)?;
         reader.stop_waiting(std::ptr::from_ref(self).cast());
         Some(reader)
-    }
-
-    /// The wait of its reader ends with this.
-    fn end_with(&self, exception: Exception) {
-        self.ended_with.set(Some(Box::new(exception)));
     }
 }
 
@@ -336,7 +355,7 @@ impl<T: 'static> Cancel for Shared<T> {
         let Some(reader) = self.dismiss_reader() else {
             return false;
         };
-        self.end_with(error.clone().into());
+        self.ended_with.set(Some(Box::new(error.clone().into())));
         reader.ready();
         true
     }
@@ -344,8 +363,8 @@ impl<T: 'static> Cancel for Shared<T> {
     /// A reader that was told of readiness and has made no use of it loses its place, so that the next
     /// gets its turn; it takes a new one when it is awaited again.
     fn awaiter_stepped(self: Rc<Self>) {
-        if let Some((selector, key)) = self.home()
-            && self.has_reader.get()
+        if self.reader_waits()
+            && let Some((selector, key)) = self.home()
             && selector.is_signalled(key, Direction::Read)
         {
             self.dismiss_reader();
@@ -353,14 +372,15 @@ impl<T: 'static> Cancel for Shared<T> {
     }
 
     fn is_awaited(&self, _: u32) -> bool {
-        self.has_reader.get()
+        self.reader_waits()
     }
 
     fn fail_if_lost(&self, error: &Exception) -> bool {
-        let is_lost = self.has_reader.get() && self.home().is_none_or(|(selector, key)| !selector.knows(key));
+        let is_known = || self.home().is_some_and(|(selector, key)| selector.knows(key));
+        let is_lost = self.reader_waits() && !is_known();
         if is_lost {
-            self.has_reader.set(false);
-            self.end_with(error.clone());
+            self.reader.set(Reader::Dismissed);
+            self.ended_with.set(Some(Box::new(error.clone())));
         }
         is_lost
     }

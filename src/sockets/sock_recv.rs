@@ -170,47 +170,56 @@ impl Direct {
     where
         for<'a> &'a T: Read,
     {
-        let key = self.free(source)?;
+        let core = &self.event_loop.core;
+        let key = match source.known_in(core.selector()) {
+            Some(key) => key,
+            None => self.event_loop.source_key(source).ok()?,
+        };
         // After a receive that has brought something the next is not asked for in vain.
         if !source.is_to_be_waited_for()
-            && self.event_loop.core.may_complete_at_once()
-            && let Some(received) = self.attempt_apart(source)
+            && let Some(received) = self.try_first(source, key)
         {
             return self.ends(received);
         }
-        let core = &self.event_loop.core;
+        if source.has_reader() {
+            return None;
+        }
         let task = core.stepping()?;
         let reader: Rc<dyn Operation> = task.clone();
         let reader: Weak<dyn Operation> = Rc::downgrade(&reader);
         // (If the system refuses, it refuses the future too, which then says so.)
-        core.selector()
-            .push_operation(key, Direction::Read, reader)
-            .ok()?;
+        let is_first = core.selector().push_first(key, Direction::Read, reader).ok()?;
+        if !is_first {
+            return None;
+        }
         self.wait(source, &task);
         Some(Poll::Pending)
     }
 
-    /// The source's name in the loop, if nobody is in its queue.
-    #[inline]
-    fn free<T: Pollable + 'static>(&self, source: &Source<T>) -> Option<SourceKey> {
-        let selector = self.event_loop.core.selector();
-        let known = source.known_in(selector);
-        let known = known.and_then(|key| Some((key, selector.is_busy(key, Direction::Read)?)));
-        let (key, is_busy) = match known {
-            Some(known) => known,
-            None => {
-                let key = self.event_loop.source_key(source).ok()?;
-                (key, selector.is_busy(key, Direction::Read)?)
-            }
-        };
-        (!is_busy).then_some(key)
+    /// Receives without having waited, if that is nobody else's turn.
+    #[inline(never)]
+    fn try_first<T: Pollable + 'static>(
+        &self,
+        source: &Source<T>,
+        key: SourceKey,
+    ) -> Option<io::Result<Vec<u8>>>
+    where
+        for<'a> &'a T: Read,
+    {
+        let core = &self.event_loop.core;
+        let is_free = core.selector().is_busy(key, Direction::Read) == Some(false);
+        if is_free && core.may_complete_at_once() {
+            self.attempt(source)
+        } else {
+            None
+        }
     }
 
     /// The task is in the queue of the source, and waits for that.
     #[inline]
     fn wait<T: 'static>(&self, source: &Source<T>, task: &Rc<dyn Stepper>) {
         self.progress.set(Progress::Waits);
-        source.set_has_reader(true);
+        source.set_reader();
         task.part().wait_for_source(source.as_awaited());
     }
 
@@ -230,7 +239,7 @@ impl Direct {
             return Some(Poll::Pending);
         };
         core.selector().remove_operation(key, Direction::Read, reader);
-        source.set_has_reader(false);
+        source.clear_reader();
         core.stop_waiting_for_source(source.place());
         self.ends(received)
     }
@@ -265,14 +274,6 @@ impl Direct {
         }
     }
 
-    #[inline(never)]
-    fn attempt_apart<T: Pollable + 'static>(&self, source: &Source<T>) -> Option<io::Result<Vec<u8>>>
-    where
-        for<'a> &'a T: Read,
-    {
-        self.attempt(source)
-    }
-
     /// It is over. An error is a future's, which keeps it.
     #[inline(always)] // see loop_core.rs
     fn ends(&self, received: io::Result<Vec<u8>>) -> Option<Poll<Result<Vec<u8>>>> {
@@ -302,7 +303,7 @@ impl Direct {
 
     /// The future that it would be if it had been one from the start.
     fn make_future(&self) -> Future<Vec<u8>> {
-        match self.progress.get() {
+        let future = match self.progress.get() {
             Progress::New => self.begin_as_future(),
             Progress::Waits => {
                 let (reader, end) = self.withdraw();
@@ -324,11 +325,12 @@ impl Direct {
                 let _ = taken.take_result();
                 taken
             }
-        }
+        };
+        self.progress.set(Progress::Over);
+        future
     }
 
     fn begin_as_future(&self) -> Future<Vec<u8>> {
-        self.progress.set(Progress::Over);
         let (event_loop, max_bytes) = (&self.event_loop, self.max_bytes as usize);
         match &self.socket {
             Socket::Tcp(source) => event_loop.receive(source, max_bytes),
@@ -346,11 +348,11 @@ impl Direct {
 
     /// The task does not wait for the source any more. If that was over already, with what it ended.
     fn withdraw(&self) -> (Option<Rc<dyn Operation>>, Option<Exception>) {
-        self.progress.set(Progress::Over);
+        self.progress.set(Progress::New);
         match &self.socket {
-            Socket::Tcp(source) => (source.dismiss_reader(), source.take_end()),
+            Socket::Tcp(source) => source.take_reader(),
             #[cfg(unix)]
-            Socket::Unix(source) => (source.dismiss_reader(), source.take_end()),
+            Socket::Unix(source) => source.take_reader(),
         }
     }
 }
