@@ -121,6 +121,7 @@ where
 
 /// Reads once, into memory of its own, which need not be cleared first.
 #[cfg(unix)]
+#[inline(always)] // see loop_core.rs
 fn receive_in_place<T: Pollable + 'static>(source: &Source<T>, size: usize) -> io::Result<Vec<u8>> {
     let mut data = Vec::with_capacity(size);
     let spare = rustix::buffer::spare_capacity(&mut data);
