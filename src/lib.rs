@@ -184,7 +184,7 @@
 //! | `selectors`, `fileobj`, `_process_io_events` | the selector, [`Source<T>`] | `selector.rs` |
 //! | `setblocking(False)` | [`Source::new`] does it | `selector/source.rs` |
 //! | `add_reader`, `remove_reader`, `add_writer`, `remove_writer` | the same on [`LoopHandle`] | `readiness.rs` |
-//! | `sock_recv`, `sock_recv_into`, `sock_sendall`, `sock_accept`, `sock_connect` | the same on [`LoopHandle`] | `sockets.rs` |
+//! | `sock_recv`, `sock_recv_into`, `sock_sendall`, `sock_accept`, `sock_connect` | the same on [`LoopHandle`]; [`SockRecv`] | `sockets.rs` |
 //! | `call_soon_threadsafe` | [`ThreadsafeHandle::call_soon_threadsafe`] | `threadsafe.rs` |
 //! | `set_exception_handler` and its like | the same on [`LoopHandle`] | `hooks.rs`, `loop_core/failures.rs` |
 //! | `asyncio.run`, `asyncio.Runner` | [`run`], [`Runner`] | `runners.rs` |

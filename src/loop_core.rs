@@ -6,7 +6,9 @@
 //! Compiled, the loop is three functions (`run`, `poll`, `run_some`), for what is between them and the
 //! callback or the system call is marked to become a part of them. It saves a twelfth of a step, and of a
 //! server with one connection 2 to 4 % of its time: after a system call, which leaves little in the
-//! processor's caches and predictors, each function costs more than its instructions.
+//! processor's caches and predictors, each function costs more than its instructions. The calls that a
+//! task's step makes of the system are parts of it for the same reason: a function around the receive
+//! alone costs a server with 50 connections 2 to 3 %.
 
 mod awaiting;
 mod cancelling;
@@ -37,9 +39,7 @@ use crate::ready::{Entry, Lane, Run};
 use crate::selector::Selector;
 use crate::threadsafe::ThreadsafeHandle;
 pub(crate) use awaiting::{Awaiting, take_cancellation};
-#[cfg(unix)]
-pub(crate) use core::SCRATCH_LIMIT;
-pub(crate) use core::{Core, Kept};
+pub(crate) use core::{Core, Kept, SCRATCH_LIMIT};
 use running::a_loop_is_running;
 pub use running::get_running_loop;
 pub(crate) use running::with_running_loop;

@@ -163,6 +163,7 @@ where
 {
     type Output = ();
 
+    #[inline(always)] // see loop_core.rs
     fn attempt(&mut self, _: &LoopHandle) -> io::Result<()> {
         for _ in 0..WRITES_PER_ATTEMPT {
             let rest = self.data.as_ref().get(self.sent..).unwrap_or_default();
@@ -300,11 +301,16 @@ impl LoopHandle {
     /// anything. No bytes mean the end of the stream. One call returns at most 256 KiB.
     ///
     /// Two receives on one source are served in the order they were started. The call itself
-    /// receives nothing: a future that is dropped in the same step, or in the branch of a `select!`
-    /// that lost, takes nothing with it. One that is kept and not awaited is completed by the loop.
+    /// receives nothing: one that is dropped in the same step, or in the branch of a `select!`
+    /// that lost, takes nothing with it.
+    ///
+    /// In callback code it starts with the call, and one that is kept and not awaited is completed by
+    /// the loop. What a task calls for starts when it is first awaited, or asked for something that a
+    /// future has, as asyncio's coroutine does; while the task awaits other things instead, it receives
+    /// nothing.
     ///
     /// # Errors
-    /// The future fails with the system's error, with [`RuntimeError::LoopClosed`], or with
+    /// It fails with the system's error, with [`RuntimeError::LoopClosed`], or with
     /// [`RuntimeError::OtherLoop`].
     ///
     /// Async code awaits it, callback code gives it a done callback; that keeps the operation

@@ -302,5 +302,5 @@ fn an_idle_connection_costs_a_few_hundred_bytes() {
         "{} bytes",
         each(with_callbacks)
     );
-    assert!(each(with_tasks) <= 520 + theirs, "{} bytes", each(with_tasks));
+    assert!(each(with_tasks) <= 450 + theirs, "{} bytes", each(with_tasks));
 }

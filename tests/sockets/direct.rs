@@ -1,9 +1,8 @@
 //! Receives that a task calls for itself: they have no future unless somebody asks for one.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -36,7 +35,7 @@ fn receiving(event_loop: &EventLoop, source: &Source<Stream>) -> miniloop::Task<
     event_loop.create_task(async move { handle.sock_recv(&source, 10).await })
 }
 
-/// How often the loop polls in ten ticks in which nothing happens but a callback each.
+/// How often a task is stepped in ten ticks in which nothing happens but a callback each.
 fn steps_while_idle(event_loop: &EventLoop, steps: &Cell<u32>) -> u32 {
     let before = steps.get();
     settle(event_loop);
@@ -335,14 +334,14 @@ fn a_receive_moved_to_another_task_ends_there() {
 fn shared_receive(
     event_loop: &EventLoop,
     source: &Source<Stream>,
-) -> (miniloop::Task<Vec<u8>>, Rc<RefCell<Option<Pin<Box<SockRecv>>>>>) {
+) -> (miniloop::Task<Vec<u8>>, Rc<RefCell<Option<SockRecv>>>) {
     let (handle, source) = (event_loop.handle(), source.clone());
-    let shared: Rc<RefCell<Option<Pin<Box<SockRecv>>>>> = Rc::default();
+    let shared: Rc<RefCell<Option<SockRecv>>> = Rc::default();
     let place = shared.clone();
     let task = event_loop.create_task(async move {
-        place.replace(Some(Box::pin(handle.sock_recv(&source, 10))));
+        place.replace(Some(handle.sock_recv(&source, 10)));
         poll_fn(|cx| match &mut *place.borrow_mut() {
-            Some(receive) => receive.as_mut().poll(cx),
+            Some(receive) => receive.poll_unpin(cx),
             None => Poll::Pending,
         })
         .await
@@ -456,11 +455,15 @@ fn a_scope_a_timeout_and_wakers_of_others_find_a_future() {
     let (left, right) = pair();
     let handle = event_loop.handle();
     let task = event_loop.create_task(async move {
-        let late = timeout(Duration::from_secs(1)).run(handle.sock_recv(&left, 10)).await;
+        let late = timeout(Duration::from_secs(1))
+            .run(handle.sock_recv(&left, 10))
+            .await;
         assert!(late.is_err());
         let scope = CancelScope::new();
         scope.cancel();
-        let _ = scope.run(async { handle.sock_recv(&left, 10).await.map(drop) }).await;
+        let _ = scope
+            .run(async { handle.sock_recv(&left, 10).await.map(drop) })
+            .await;
         send(&right, b"x");
         let mut receives: FuturesUnordered<_> = [handle.sock_recv(&left, 10)].into_iter().collect();
         assert_eq!(receives.next().await.unwrap().unwrap(), b"x");
