@@ -1,5 +1,7 @@
 //! `Source<T>`: something the loop can watch, kept open for as long as it does.
 
+mod receiver;
+
 use std::any::TypeId;
 use std::cell::Cell;
 use std::fmt;
@@ -12,10 +14,11 @@ use std::rc::Rc;
 
 use socket2::SockRef;
 
+use super::Selector;
 use super::poller::Raw;
-use super::{Operation, OperationId, Selector};
-use crate::errors::{CancelledError, Exception, RuntimeError};
-use crate::handles::{Cancel, Direction, SourceKey};
+use crate::errors::{Exception, RuntimeError};
+use crate::handles::SourceKey;
+use receiver::Receiver;
 
 /// What a loop can watch: on Unix everything with a file descriptor (`AsFd`), on Windows every
 /// socket (`AsSocket`).
@@ -72,21 +75,11 @@ struct Shared<T> {
     mode: Mode,
     to_be_waited_for: Cell<bool>,
     last_was_long: Cell<bool>,
-    reader: Cell<Reader>,
-    /// What the wait of its reader has ended with, if not with readiness.
+    receiver: Cell<Receiver>,
+    /// What the wait of its receiver has ended with, if not with readiness.
     ended_with: Cell<Option<Box<Exception>>>,
     /// `None` only once `into_inner` has taken it.
     io: Option<T>,
-}
-
-/// Whether somebody receives from it without a future (see `sockets/sock_recv.rs`): one at a time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    Nobody,
-    /// The task waits: it is the first in the queue of those who read.
-    Waits,
-    /// It does not wait any more, which whoever awaits it has not seen yet.
-    Dismissed,
 }
 
 /// The mode in which a source came in.
@@ -166,7 +159,7 @@ impl<T: Pollable + 'static> Source<T> {
                 mode: Mode::of(raw_of(&io), was_blocking),
                 to_be_waited_for: Cell::new(false),
                 last_was_long: Cell::new(false),
-                reader: Cell::new(Reader::Nobody),
+                receiver: Cell::new(Receiver::Nobody),
                 ended_with: Cell::new(None),
                 io: Some(io),
             }),
@@ -282,107 +275,6 @@ impl<T> Source<T> {
 
     pub(crate) fn set_last_was_long(&self, long: bool) {
         self.shared.last_was_long.set(long);
-    }
-}
-
-/// A task that receives waits for the source itself, without a future: see `sockets/sock_recv.rs`.
-impl<T: 'static> Source<T> {
-    /// What such a task waits for.
-    #[inline]
-    pub(crate) fn as_awaited(&self) -> Rc<dyn Cancel> {
-        self.shared.clone()
-    }
-
-    /// Where that is.
-    #[inline]
-    pub(crate) fn place(&self) -> OperationId {
-        Rc::as_ptr(&self.shared).cast()
-    }
-
-    #[inline]
-    pub(crate) fn has_reader(&self) -> bool {
-        self.shared.reader.get() != Reader::Nobody
-    }
-
-    /// A task is the first in the queue, and waits in this way.
-    #[inline]
-    pub(crate) fn set_reader(&self) {
-        self.shared.reader.set(Reader::Waits);
-    }
-
-    /// It has received.
-    #[inline]
-    pub(crate) fn clear_reader(&self) {
-        self.shared.reader.set(Reader::Nobody);
-    }
-
-    /// Takes the reader off: the task, if it still waits, and what its wait has ended with, if that was
-    /// no readiness.
-    pub(crate) fn take_reader(&self) -> (Option<Rc<dyn Operation>>, Option<Exception>) {
-        let reader = self.shared.dismiss_reader();
-        self.clear_reader();
-        let end = self.shared.ended_with.take();
-        (reader, end.map(|exception| *exception))
-    }
-}
-
-impl<T> Shared<T> {
-    fn home(&self) -> Option<(Rc<Selector>, SourceKey)> {
-        let home = self.home.take();
-        self.home.set(home.clone());
-        home
-    }
-
-    fn reader_waits(&self) -> bool {
-        self.reader.get() == Reader::Waits
-    }
-
-    /// The reader loses its place in the queue, and waits no more.
-    fn dismiss_reader(&self) -> Option<Rc<dyn Operation>> {
-        if !self.reader_waits() {
-            return None;
-        }
-        self.reader.set(Reader::Dismissed);
-        let (selector, key) = self.home()?;
-        let reader = selector.take_first(key, Direction::Read)?;
-        reader.stop_waiting(std::ptr::from_ref(self).cast());
-        Some(reader)
-    }
-}
-
-impl<T: 'static> Cancel for Shared<T> {
-    fn cancel(self: Rc<Self>, error: &CancelledError) -> bool {
-        let Some(reader) = self.dismiss_reader() else {
-            return false;
-        };
-        self.ended_with.set(Some(Box::new(error.clone().into())));
-        reader.ready();
-        true
-    }
-
-    /// A reader that was told of readiness and has made no use of it loses its place, so that the next
-    /// gets its turn; it takes a new one when it is awaited again.
-    fn awaiter_stepped(self: Rc<Self>) {
-        if self.reader_waits()
-            && let Some((selector, key)) = self.home()
-            && selector.is_signalled(key, Direction::Read)
-        {
-            self.dismiss_reader();
-        }
-    }
-
-    fn is_awaited(&self, _: u32) -> bool {
-        self.reader_waits()
-    }
-
-    fn fail_if_lost(&self, error: &Exception) -> bool {
-        let is_known = || self.home().is_some_and(|(selector, key)| selector.knows(key));
-        let is_lost = self.reader_waits() && !is_known();
-        if is_lost {
-            self.reader.set(Reader::Dismissed);
-            self.ended_with.set(Some(Box::new(error.clone())));
-        }
-        is_lost
     }
 }
 

@@ -181,14 +181,14 @@ impl Direct {
         {
             return self.ends(received);
         }
-        if source.has_reader() {
+        if source.has_receiver() {
             return None;
         }
         let task = core.stepping()?;
-        let reader: Rc<dyn Operation> = task.clone();
-        let reader: Weak<dyn Operation> = Rc::downgrade(&reader);
+        let receiver: Rc<dyn Operation> = task.clone();
+        let receiver: Weak<dyn Operation> = Rc::downgrade(&receiver);
         // (If the system refuses, it refuses the future too, which then says so.)
-        let is_first = core.selector().push_first(key, Direction::Read, reader).ok()?;
+        let is_first = core.selector().push_first(key, Direction::Read, receiver).ok()?;
         if !is_first {
             return None;
         }
@@ -219,7 +219,7 @@ impl Direct {
     #[inline]
     fn wait<T: 'static>(&self, source: &Source<T>, task: &Rc<dyn Stepper>) {
         self.progress.set(Progress::Waits);
-        source.set_reader();
+        source.set_receiver();
         task.part().wait_for_source(source.as_awaited());
     }
 
@@ -231,15 +231,15 @@ impl Direct {
     {
         let core = &self.event_loop.core;
         let key = source.known_in(core.selector())?;
-        let reader = core.stepping_at();
-        let is_told = core.selector().is_told(key, Direction::Read, reader)?;
+        let receiver = core.stepping_at();
+        let is_told = core.selector().is_told(key, Direction::Read, receiver)?;
         let received = if is_told { self.attempt(source) } else { None };
         let Some(received) = received else {
             self.wait_on(source, key, is_told);
             return Some(Poll::Pending);
         };
-        core.selector().remove_operation(key, Direction::Read, reader);
-        source.clear_reader();
+        core.selector().remove_operation(key, Direction::Read, receiver);
+        source.clear_receiver();
         core.stop_waiting_for_source(source.place());
         self.ends(received)
     }
@@ -306,17 +306,17 @@ impl Direct {
         let future = match self.progress.get() {
             Progress::New => self.begin_as_future(),
             Progress::Waits => {
-                let (reader, end) = self.withdraw();
+                let (receiver, end) = self.withdraw();
                 let future = match end {
                     Some(exception) => self.ended(exception),
                     None => self.begin_as_future(),
                 };
                 future.has_suspended();
                 // Another task that had awaited it, and may still do so, has to look again.
-                if let Some(reader) = reader
-                    && Rc::as_ptr(&reader).cast() != self.event_loop.core.stepping_at()
+                if let Some(receiver) = receiver
+                    && Rc::as_ptr(&receiver).cast() != self.event_loop.core.stepping_at()
                 {
-                    reader.ready();
+                    receiver.ready();
                 }
                 future
             }
@@ -350,9 +350,9 @@ impl Direct {
     fn withdraw(&self) -> (Option<Rc<dyn Operation>>, Option<Exception>) {
         self.progress.set(Progress::New);
         match &self.socket {
-            Socket::Tcp(source) => source.take_reader(),
+            Socket::Tcp(source) => source.take_receiver(),
             #[cfg(unix)]
-            Socket::Unix(source) => source.take_reader(),
+            Socket::Unix(source) => source.take_receiver(),
         }
     }
 }
