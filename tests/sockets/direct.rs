@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use miniloop::{
 
 use crate::common::{Stream, pair, recv, send};
 use crate::support::{
-    OnDrop, Reports, invalid_state, io_error_kind, misuse, nothing_is_left, raised, settle, still_works, tick,
+    OnDrop, Reports, invalid_state, misuse, nothing_is_left, raised, settle, still_works, tick,
 };
 
 /// Polls a receive once, which has to wait, and puts it aside.
@@ -552,7 +551,10 @@ fn twin_of(source: &Source<Stream>) -> Source<Stream> {
 #[cfg(unix)]
 #[test]
 fn a_receive_fails_when_another_source_takes_its_descriptor_over() {
+    use std::io::ErrorKind;
     use std::os::fd::IntoRawFd;
+
+    use crate::support::io_error_kind;
 
     let event_loop = EventLoop::new().unwrap();
     let (left, right) = pair();
