@@ -73,6 +73,9 @@ pub(crate) trait Cancel {
     /// A task that waits for it has been stepped, and still waits.
     fn awaiter_stepped(self: Rc<Self>) {}
 
+    /// A task that waits for it has ended.
+    fn awaiter_ended(self: Rc<Self>) {}
+
     /// Whether the one who waits under this key still does.
     fn is_awaited(&self, registration: u32) -> bool;
 

@@ -292,6 +292,12 @@ impl Selector {
         table.side(key, direction).is_some_and(|side| side.signalled)
     }
 
+    /// The last of the queue goes to its front.
+    pub(crate) fn last_to_front(&self, key: SourceKey, direction: Direction) {
+        let mut table = self.table.borrow_mut();
+        table.change(key, direction, Side::last_to_front);
+    }
+
     /// Takes the first operation out of the queue.
     pub(crate) fn take_first(&self, key: SourceKey, direction: Direction) -> Option<Rc<dyn Operation>> {
         let mut table = self.table.borrow_mut();

@@ -347,13 +347,21 @@ impl LoopHandle {
     where
         for<'a> &'a T: Read,
     {
+        self.receive_trying(sock, max_bytes, receive_first(sock))
+    }
+
+    fn receive_trying<T: Pollable + 'static>(
+        &self,
+        sock: &Source<T>,
+        max_bytes: usize,
+        try_first: TryFirst,
+    ) -> Future<Vec<u8>>
+    where
+        for<'a> &'a T: Read,
+    {
         let source = sock.clone();
-        self.operate(
-            sock,
-            Direction::Read,
-            receive_first(sock),
-            Receive { source, max_bytes },
-        )
+        let work = Receive { source, max_bytes };
+        self.operate(sock, Direction::Read, try_first, work)
     }
 
     /// Receives into a buffer of the caller's, which comes back with the number of bytes

@@ -221,6 +221,13 @@ impl Side {
         self.first().cloned()
     }
 
+    /// The last operation goes to the front; nobody there was told of readiness yet.
+    pub(super) fn last_to_front(&mut self) {
+        if let Few::Others(Some(many)) = &mut self.operations {
+            many.rotate_right(1);
+        }
+    }
+
     /// Takes the watcher off, to be dropped by the caller. One that is being called does not come
     /// back.
     pub(super) fn take_watcher(&mut self) -> Option<Watcher> {

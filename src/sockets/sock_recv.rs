@@ -22,6 +22,7 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
+use super::operation::TryFirst;
 use super::{SCRATCH_LIMIT, receive_bytes};
 use crate::errors::{Exception, Result};
 use crate::futures::{Future, Outcome, Take};
@@ -54,6 +55,7 @@ use crate::selector::source::{Pollable, Source};
 /// assert_eq!(received, b"ping");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "it receives when it is awaited, or given a callback"]
 pub struct SockRecv(Inner);
 
 enum Inner {
@@ -281,62 +283,91 @@ impl Direct {
         match received {
             Ok(data) => Some(Poll::Ready(Ok(data))),
             Err(error) => {
-                self.become_future(Future::failed(&self.event_loop, error));
+                self.keep(Future::failed(&self.event_loop, error));
                 None
             }
         }
     }
 
     #[cold]
-    fn become_future(&self, future: Future<Vec<u8>>) {
-        // (It is none: nothing but the maker of a future calls this.)
+    fn keep(&self, future: Future<Vec<u8>>) {
+        // (There is none: whoever makes one asks first.)
         let _ = self.future.set(Box::new(future));
     }
 
+    /// The future, made now if there is none yet.
     #[inline(never)]
     fn future(&self) -> &Future<Vec<u8>> {
-        if self.future.get().is_none() {
-            self.become_future(self.make_future());
+        if let Some(task) = self.become_future() {
+            // It has awaited it, and may still do so.
+            task.ready();
         }
         self.future.get().unwrap_or_else(|| unreachable!("it was made"))
     }
 
+    /// Makes it a future, if it is none yet. Gives the task that has waited until now, and is to look again.
+    fn become_future(&self) -> Option<Rc<dyn Operation>> {
+        if self.future.get().is_some() {
+            return None;
+        }
+        let (future, task) = match &self.socket {
+            Socket::Tcp(source) => self.make_future(source),
+            #[cfg(unix)]
+            Socket::Unix(source) => self.make_future(source),
+        };
+        self.progress.set(Progress::Over);
+        self.keep(future);
+        task
+    }
+
     /// The future that it would be if it had been one from the start.
-    fn make_future(&self) -> Future<Vec<u8>> {
-        let future = match self.progress.get() {
-            Progress::New => self.begin_as_future(),
-            Progress::Waits => {
-                let (receiver, end) = self.withdraw();
-                let future = match end {
-                    Some(exception) => self.ended(exception),
-                    None => self.begin_as_future(),
-                };
-                future.has_suspended();
-                // Another task that had awaited it, and may still do so, has to look again.
-                if let Some(receiver) = receiver
-                    && Rc::as_ptr(&receiver).cast() != self.event_loop.core.stepping_at()
-                {
-                    receiver.ready();
-                }
-                future
-            }
+    fn make_future<T: Pollable + 'static>(
+        &self,
+        source: &Source<T>,
+    ) -> (Future<Vec<u8>>, Option<Rc<dyn Operation>>)
+    where
+        for<'a> &'a T: Read,
+    {
+        match self.progress.get() {
+            Progress::New => (self.event_loop.receive(source, self.max_bytes as usize), None),
+            Progress::Waits => self.go_on_as_future(source),
             Progress::Over => {
                 let taken = Future::with_outcome(&self.event_loop, Outcome::Result(Vec::new()));
                 let _ = taken.take_result();
-                taken
+                (taken, None)
             }
-        };
-        self.progress.set(Progress::Over);
-        future
+        }
     }
 
-    fn begin_as_future(&self) -> Future<Vec<u8>> {
-        let (event_loop, max_bytes) = (&self.event_loop, self.max_bytes as usize);
-        match &self.socket {
-            Socket::Tcp(source) => event_loop.receive(source, max_bytes),
-            #[cfg(unix)]
-            Socket::Unix(source) => event_loop.receive(source, max_bytes),
+    /// The same of one that has waited: it keeps its place in the queue.
+    fn go_on_as_future<T: Pollable + 'static>(
+        &self,
+        source: &Source<T>,
+    ) -> (Future<Vec<u8>>, Option<Rc<dyn Operation>>)
+    where
+        for<'a> &'a T: Read,
+    {
+        let event_loop = &self.event_loop;
+        let is_told = source.receiver_is_told();
+        self.progress.set(Progress::New);
+        let (task, end) = source.take_receiver();
+        let try_first = match is_told {
+            Some(true) => TryFirst::WhenAwaited,
+            _ => TryFirst::Never,
+        };
+        let future = match end {
+            Some(exception) => self.ended(exception),
+            None => event_loop.receive_trying(source, self.max_bytes as usize, try_first),
+        };
+        let selector = event_loop.core.selector();
+        if task.is_some()
+            && !future.done()
+            && let Some(key) = source.known_in(selector)
+        {
+            selector.last_to_front(key, Direction::Read);
         }
+        future.has_suspended();
+        (future, task)
     }
 
     fn ended(&self, exception: Exception) -> Future<Vec<u8>> {
@@ -346,14 +377,14 @@ impl Direct {
         }
     }
 
-    /// The task does not wait for the source any more. If that was over already, with what it ended.
-    fn withdraw(&self) -> (Option<Rc<dyn Operation>>, Option<Exception>) {
-        self.progress.set(Progress::New);
-        match &self.socket {
+    /// Nobody waits for it any more. Gives what the wait had ended with, if that was no readiness.
+    fn withdraw(&self) -> Option<Exception> {
+        let (_, end) = match &self.socket {
             Socket::Tcp(source) => source.take_receiver(),
             #[cfg(unix)]
             Socket::Unix(source) => source.take_receiver(),
-        }
+        };
+        end
     }
 }
 
@@ -361,7 +392,7 @@ impl Drop for Direct {
     #[inline]
     fn drop(&mut self) {
         if self.progress.get() == Progress::Waits
-            && let (_, Some(exception)) = self.withdraw()
+            && let Some(exception) = self.withdraw()
         {
             // Nobody has looked at it: if it is a failure, the future reports it.
             drop(self.ended(exception));
@@ -393,8 +424,9 @@ impl From<SockRecv> for Future<Vec<u8>> {
         match receive.0 {
             Inner::Future(future) => future,
             Inner::Direct(mut direct) => {
+                direct.future();
                 let made = direct.future.take();
-                made.map_or_else(|| direct.make_future(), |made| *made)
+                *made.unwrap_or_else(|| unreachable!("it was made"))
             }
         }
     }
@@ -420,7 +452,7 @@ impl SockRecv {
         let future = match &mut self.0 {
             Inner::Future(future) => future,
             Inner::Direct(direct) => {
-                direct.future();
+                direct.become_future();
                 direct
                     .future
                     .get_mut()

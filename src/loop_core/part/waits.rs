@@ -167,6 +167,8 @@ impl TaskPart {
 
     /// The end: it waits for nothing.
     pub(crate) fn stop_waiting(&self) {
+        let told = self.waits_that(|_, _| true);
+        told.into_iter().for_each(|future| future.awaiter_ended());
         if self.is(Flag::Waits) {
             drop(self.take_first_wait(|_| true));
         }

@@ -49,6 +49,11 @@ impl<T: 'static> Source<T> {
         self.shared.receiver.set(Receiver::Nobody);
     }
 
+    /// Whether the receiver waits, and if so whether it was told of readiness.
+    pub(crate) fn receiver_is_told(&self) -> Option<bool> {
+        self.shared.receiver_is_told()
+    }
+
     /// Takes the receiver off: the task, if it still waits, and what its wait has ended with, if that was
     /// no readiness.
     pub(crate) fn take_receiver(&self) -> (Option<Rc<dyn Operation>>, Option<Exception>) {
@@ -68,6 +73,11 @@ impl<T> Shared<T> {
 
     fn receiver_waits(&self) -> bool {
         self.receiver.get() == Receiver::Waits
+    }
+
+    fn receiver_is_told(&self) -> Option<bool> {
+        let (selector, key) = self.home().filter(|_| self.receiver_waits())?;
+        Some(selector.is_signalled(key, Direction::Read))
     }
 
     /// The receiver loses its place in the queue, and waits no more.
@@ -96,12 +106,13 @@ impl<T: 'static> Cancel for Shared<T> {
     /// A receiver that was told of readiness and has made no use of it loses its place, so that the next
     /// gets its turn; it takes a new one when it is awaited again.
     fn awaiter_stepped(self: Rc<Self>) {
-        if self.receiver_waits()
-            && let Some((selector, key)) = self.home()
-            && selector.is_signalled(key, Direction::Read)
-        {
+        if self.receiver_is_told() == Some(true) {
             self.dismiss_receiver();
         }
+    }
+
+    fn awaiter_ended(self: Rc<Self>) {
+        self.dismiss_receiver();
     }
 
     fn is_awaited(&self, _: u32) -> bool {
