@@ -702,3 +702,177 @@ fn a_step_that_a_receive_did_not_ask_for_does_not_disturb_it() {
     assert_eq!(recv(&left, 10), b"x");
     nothing_is_left(&event_loop);
 }
+
+#[test]
+fn a_receive_that_ended_with_a_cancellation_and_is_dropped_unseen_disturbs_nobody() {
+    let event_loop = EventLoop::new().unwrap();
+    let (left, right) = pair();
+    let (handle, source) = (event_loop.handle(), left.clone());
+    let first = event_loop.create_task(async move {
+        let never = handle.create_future::<()>();
+        let (_, received) = futures_util::try_join!(never, handle.sock_recv(&source, 10))?;
+        Ok(received)
+    });
+    tick(&event_loop);
+    let second = receiving(&event_loop, &left);
+    // The other task begins between the request and the step that it leads to.
+    assert!(first.cancel());
+    settle(&event_loop);
+    assert!(first.cancelled());
+    send(&right, b"x");
+    assert_eq!(event_loop.run_until_complete(second).unwrap(), b"x");
+    nothing_is_left(&event_loop);
+}
+
+#[test]
+fn two_tasks_on_one_source_get_each_its_own_cancellation() {
+    let event_loop = EventLoop::new().unwrap();
+    let (left, right) = pair();
+    let first = receiving(&event_loop, &left);
+    tick(&event_loop);
+    let second = receiving(&event_loop, &left);
+    first.cancel_with("first");
+    event_loop.call_soon({
+        let second = second.clone();
+        move || assert!(second.cancel_with("second"))
+    });
+    settle(&event_loop);
+    for (task, message) in [(first, "first"), (second, "second")] {
+        let error = raised::<miniloop::CancelledError, _>(task.result());
+        assert_eq!(error.message(), Some(message));
+    }
+    send(&right, b"x");
+    assert_eq!(recv(&left, 10), b"x");
+    nothing_is_left(&event_loop);
+}
+
+#[test]
+fn a_receive_that_is_asked_in_the_step_that_polled_it_still_wakes_its_task() {
+    type Ask = fn(&SockRecv);
+    let asks: [Ask; 4] = [
+        |receive| assert!(!receive.done()),
+        |receive| drop(format!("{receive:?}")),
+        |receive| drop(receive.clone()),
+        |receive| assert!(receive.cancel()),
+    ];
+    for (nth, ask) in asks.into_iter().enumerate() {
+        let event_loop = EventLoop::new().unwrap();
+        let (left, right) = pair();
+        let (handle, source) = (event_loop.handle(), left.clone());
+        let task = event_loop.create_task(async move {
+            let mut receive = handle.sock_recv(&source, 10);
+            let mut is_first = true;
+            poll_fn(|cx| {
+                let polled = receive.poll_unpin(cx);
+                if std::mem::take(&mut is_first) {
+                    ask(&receive);
+                }
+                polled
+            })
+            .await
+        });
+        settle(&event_loop);
+        send(&right, b"x");
+        settle(&event_loop);
+        let outcome = task.result();
+        if nth == 3 {
+            assert!(outcome.unwrap_err().is_cancelled());
+        } else {
+            assert_eq!(outcome.unwrap(), b"x");
+        }
+        nothing_is_left(&event_loop);
+    }
+}
+
+#[test]
+fn a_task_that_has_ended_is_in_no_queue() {
+    for is_kept in [false, true] {
+        let event_loop = EventLoop::new().unwrap();
+        let (left, right) = pair();
+        let (handle, source) = (event_loop.handle(), left.clone());
+        let slot: Rc<RefCell<Option<SockRecv>>> = Rc::default();
+        let place = slot.clone();
+        let task = event_loop.create_task(async move {
+            let mut receive = handle.sock_recv(&source, 10);
+            poll_once(&mut receive).await;
+            place.replace(Some(receive));
+            Ok(())
+        });
+        settle(&event_loop);
+        assert!(task.done());
+        let kept = is_kept.then_some(task);
+        let next = receiving(&event_loop, &left);
+        tick(&event_loop);
+        send(&right, b"x");
+        assert_eq!(event_loop.run_until_complete(next).unwrap(), b"x");
+        // Whoever has the receive may still await it.
+        let last = event_loop.create_task(async move { slot.take().unwrap().await });
+        tick(&event_loop);
+        send(&right, b"y");
+        assert_eq!(event_loop.run_until_complete(last).unwrap(), b"y");
+        nothing_is_left(&event_loop);
+        drop(kept);
+    }
+}
+
+#[test]
+fn a_receive_that_has_outlived_its_loop_leaves_the_next_loop_alone() {
+    let (left, right) = pair();
+    let first = EventLoop::new().unwrap();
+    let (_task, shared) = shared_receive(&first, &left);
+    first.close().unwrap();
+    let second = EventLoop::new().unwrap();
+    let received = second.sock_recv(&left, 10);
+    settle(&second);
+    drop(shared.take());
+    send(&right, b"x");
+    assert_eq!(second.run_until_complete(received).unwrap(), b"x");
+}
+
+/// A task that receives beside a timeout, and one behind it in the queue.
+fn beside_a_timeout(
+    event_loop: &EventLoop,
+    source: &Source<Stream>,
+) -> (miniloop::Task<Vec<u8>>, miniloop::Task<Vec<u8>>) {
+    let (handle, source_too) = (event_loop.handle(), source.clone());
+    let first = event_loop.create_task(async move {
+        let long = handle.sleep(Duration::from_secs(9));
+        let beside = timeout(Duration::from_secs(1)).run(long);
+        let (received, late) = join(handle.sock_recv(&source_too, 3), beside).await;
+        assert!(late.is_err());
+        received
+    });
+    tick(event_loop);
+    (first, receiving(event_loop, source))
+}
+
+#[test]
+fn a_receive_keeps_its_place_when_a_timeout_beside_it_fires() {
+    let clock = FakeClock::new();
+    let event_loop = EventLoop::with_clock(clock.clone()).unwrap();
+    let (left, right) = pair();
+    let (first, second) = beside_a_timeout(&event_loop, &left);
+    settle(&event_loop);
+    clock.advance(Duration::from_secs(1));
+    settle(&event_loop);
+    send(&right, b"onetwo");
+    settle(&event_loop);
+    assert_eq!(first.result().unwrap(), b"one");
+    assert_eq!(second.result().unwrap(), b"two");
+}
+
+#[test]
+fn a_receive_that_was_told_when_a_timeout_beside_it_fires_is_not_late() {
+    let clock = FakeClock::new();
+    let event_loop = EventLoop::with_clock(clock.clone()).unwrap();
+    let (left, right) = pair();
+    let (first, second) = beside_a_timeout(&event_loop, &left);
+    settle(&event_loop);
+    clock.advance(Duration::from_secs(1));
+    send(&right, b"one");
+    tick(&event_loop);
+    tick(&event_loop);
+    assert_eq!(first.result().unwrap(), b"one");
+    assert!(second.cancel());
+    settle(&event_loop);
+}
