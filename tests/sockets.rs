@@ -23,6 +23,8 @@ macro_rules! pollable {
 
 #[path = "sockets/awaited.rs"]
 mod awaited;
+#[path = "sockets/become_futures.rs"]
+mod become_futures;
 #[path = "sockets/direct.rs"]
 mod direct;
 #[path = "sockets/left_over.rs"]
@@ -39,6 +41,8 @@ mod readiness;
 mod refused;
 #[path = "sockets/shared_descriptors.rs"]
 mod shared_descriptors;
+#[path = "sockets/taking_turns.rs"]
+mod taking_turns;
 #[path = "sockets/user_code.rs"]
 mod user_code;
 #[path = "sockets/watched_only.rs"]
