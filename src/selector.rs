@@ -266,30 +266,11 @@ impl Selector {
         table.change(key, direction, |side| side.remove(operation))?
     }
 
-    /// Whether this operation is the first of the queue.
-    pub(crate) fn is_first(&self, key: SourceKey, direction: Direction, operation: OperationId) -> bool {
-        let table = self.table.borrow();
-        table
-            .side(key, direction)
-            .is_some_and(|side| side.is_first(operation))
-    }
-
-    /// Whether the first of the queue, if it is this operation, was told of readiness.
-    pub(crate) fn is_told(
-        &self,
-        key: SourceKey,
-        direction: Direction,
-        operation: OperationId,
-    ) -> Option<bool> {
+    /// The first operation of the queue, and whether it was told of readiness and has made no use of it yet.
+    pub(crate) fn first(&self, key: SourceKey, direction: Direction) -> Option<(OperationId, bool)> {
         let table = self.table.borrow();
         let side = table.side(key, direction)?;
-        side.is_first(operation).then_some(side.signalled)
-    }
-
-    /// Whether the first of the queue was told of readiness and has made no use of it yet.
-    pub(crate) fn is_signalled(&self, key: SourceKey, direction: Direction) -> bool {
-        let table = self.table.borrow();
-        table.side(key, direction).is_some_and(|side| side.signalled)
+        Some((id_of(side.first()?), side.signalled))
     }
 
     /// The last of the queue goes to its front.

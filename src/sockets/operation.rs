@@ -115,7 +115,9 @@ impl<W: Work> Pending<W> {
 
     fn is_first(&self) -> bool {
         let selector = self.state.event_loop.core.selector();
-        selector.is_first(self.source, self.direction, self.id())
+        selector
+            .first(self.source, self.direction)
+            .is_some_and(|(first, _)| first == self.id())
     }
 
     /// Stops waiting for the source, lets go of what the work holds, and completes the future.

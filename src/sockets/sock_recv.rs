@@ -234,7 +234,10 @@ impl Direct {
         let core = &self.event_loop.core;
         let key = source.known_in(core.selector())?;
         let receiver = core.stepping_at();
-        let is_told = core.selector().is_told(key, Direction::Read, receiver)?;
+        let (first, is_told) = core.selector().first(key, Direction::Read)?;
+        if first != receiver {
+            return None;
+        }
         let received = if is_told { self.attempt(source) } else { None };
         let Some(received) = received else {
             self.wait_on(source, key, is_told);
@@ -349,6 +352,7 @@ impl Direct {
     {
         let event_loop = &self.event_loop;
         let is_told = source.receiver_is_told();
+        // It waits no more, also for a handler of the user's that is called meanwhile.
         self.progress.set(Progress::New);
         let (task, end) = source.take_receiver();
         let try_first = match is_told {

@@ -131,10 +131,7 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Owned for Pinned<Sh
 /// `sockets/sock_recv.rs`.
 impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Operation for Pinned<Shared<T>, F> {
     fn ready(self: Rc<Self>) {
-        if self.part().wake() {
-            let event_loop = self.event_loop().clone();
-            event_loop.core.schedule_step(self);
-        }
+        self.wake();
     }
 
     fn look(self: Rc<Self>) {}

@@ -77,7 +77,7 @@ impl<T> Shared<T> {
 
     fn receiver_is_told(&self) -> Option<bool> {
         let (selector, key) = self.home().filter(|_| self.receiver_waits())?;
-        Some(selector.is_signalled(key, Direction::Read))
+        selector.first(key, Direction::Read).map(|(_, is_told)| is_told)
     }
 
     /// The receiver loses its place in the queue, and waits no more.
