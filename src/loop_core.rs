@@ -373,7 +373,7 @@ impl LoopHandle {
             Lane::Step => (0..count).for_each(|_| {
                 let step = core.ready.borrow_mut().next_step();
                 if let Some(step) = step {
-                    self.run_job(|| self.step(step));
+                    self.run_job(|| step.step(self, None));
                 }
             }),
             Lane::Timer => (0..count).for_each(|_| {

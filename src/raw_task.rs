@@ -53,7 +53,10 @@ impl<S, F: StdFuture> Pinned<S, F> {
 
     /// Polls the coroutine once; `None` if it is gone, or is being polled already.
     pub(crate) fn poll_coroutine(self: &Rc<Self>, cx: &mut Context<'_>) -> Option<Poll<F::Output>> {
-        let _polled = Polled::begin(&self.use_of_coroutine)?;
+        if self.use_of_coroutine.get() != Use::Free {
+            return None;
+        }
+        let _polled = Polled::begin(&self.use_of_coroutine);
         // SAFETY: the use was `Free` and is `Polled` until this returns (or unwinds), and whoever
         // makes a reference to the coroutine (here and in `drop_in_place`) asks for `Free` and sets
         // another first: this is the only reference, and the coroutine was not dropped. All is on one
@@ -94,12 +97,9 @@ struct Polled<'a>(&'a Cell<Use>);
 
 impl<'a> Polled<'a> {
     #[inline]
-    fn begin(use_of_coroutine: &'a Cell<Use>) -> Option<Polled<'a>> {
-        if use_of_coroutine.get() != Use::Free {
-            return None;
-        }
+    fn begin(use_of_coroutine: &'a Cell<Use>) -> Polled<'a> {
         use_of_coroutine.set(Use::Polled);
-        Some(Polled(use_of_coroutine))
+        Polled(use_of_coroutine)
     }
 }
 
@@ -139,12 +139,6 @@ impl<'a> Lent<'a> {
         }
     }
 
-    /// What tells its waker from others.
-    #[inline]
-    pub(crate) fn identity(&self) -> WakerIdentity {
-        (std::ptr::from_ref(self).cast(), &LENT)
-    }
-
     /// Calls `poll` with the waker.
     #[inline]
     pub(crate) fn lend<R>(&self, poll: impl FnOnce(&Waker) -> R) -> R {
@@ -156,10 +150,22 @@ impl<'a> Lent<'a> {
         poll(&waker)
     }
 
-    /// What the clones of the waker share, if it was cloned.
+    /// (Of no use before the poll is over.)
     #[inline]
-    pub(crate) fn cloned(&self) -> Option<&Arc<RemoteWaker>> {
-        self.cloned.get()
+    pub(crate) fn was_cloned(&self) -> bool {
+        self.cloned.get().is_some()
+    }
+
+    /// What the clones of the waker share, if it was cloned.
+    pub(crate) fn into_cloned(self) -> Option<Arc<RemoteWaker>> {
+        self.cloned.into_inner()
+    }
+
+    /// Ends one that was not cloned.
+    #[inline]
+    pub(crate) fn forget(self) {
+        debug_assert!(!self.was_cloned());
+        std::mem::forget(self);
     }
 }
 
@@ -206,8 +212,7 @@ mod tests {
             })
         });
         assert!(woken.load(Ordering::Acquire));
-        let shared = lent.cloned().unwrap().clone();
-        drop(lent);
+        let shared = lent.into_cloned().unwrap();
         assert!(clone.will_wake(&shared.waker()));
         drop((clone, shared));
         assert_eq!(inbox.outside(), 0);

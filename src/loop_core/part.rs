@@ -18,6 +18,7 @@ use super::scope::Scope;
 use crate::contexts::{self, Context};
 use crate::errors::CancelledError;
 use crate::handles::{Cancel, OwnedKey};
+use crate::raw_task::Lent;
 use crate::threadsafe::RemoteWaker;
 use flags::begin_interrupted_step;
 pub(super) use flags::may_be_interrupted;
@@ -156,20 +157,18 @@ impl TaskPart {
     #[inline]
     pub(crate) fn begin_step(&self) -> Begun {
         self.set(Flag::Scheduled, false);
-        let doomed = self.take(Flag::Doomed);
-        self.set(Flag::Due, false);
         let phase = self.phase.get();
         if phase == Phase::Done || phase == Phase::Stepping {
             return Begun::NotNow;
         }
-        if self.is(Flag::MustCancel) {
-            // One that was cancelled before it began never runs.
-            if phase == Phase::New || doomed {
-                return Begun::Cancelled;
-            }
-            self.set(Flag::Due, true);
+        let due = self.is(Flag::MustCancel);
+        // One that was cancelled before it began never runs.
+        if due && (phase == Phase::New || self.is(Flag::Doomed)) {
+            return Begun::Cancelled;
         }
         self.phase.set(Phase::Stepping);
+        self.set(Flag::Doomed, false);
+        self.set(Flag::Due, due);
         self.waits_get_older();
         begin_interrupted_step(self.is_interrupted());
         Begun::Yes
@@ -189,10 +188,12 @@ impl TaskPart {
     }
 
     /// What the waker of its steps sets.
+    #[inline]
     pub(super) fn woken_in_step(&self) -> &AtomicBool {
         &self.woken_in_step
     }
 
+    #[inline]
     pub(super) fn was_woken_in_step(&self) -> bool {
         self.woken_in_step.load(Ordering::Acquire)
     }
@@ -301,8 +302,13 @@ impl TaskPart {
         self.with_extra(|extra| extra.remote.upgrade())
     }
 
-    pub(crate) fn set_remote(&self, remote: &Arc<RemoteWaker>) {
-        self.edit_extra(|extra| extra.remote = Arc::downgrade(remote));
+    /// The waker of a step was cloned: what its clones share.
+    #[cold]
+    pub(super) fn keep_remote(&self, lent: Lent<'_>) {
+        if let Some(remote) = lent.into_cloned() {
+            remote.set_key(self.key.get());
+            self.edit_extra(|extra| extra.remote = Arc::downgrade(&remote));
+        }
     }
 
     pub(crate) fn name(&self) -> String {

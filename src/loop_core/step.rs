@@ -9,9 +9,10 @@
 //! * **done**: the coroutine is dropped, the outcome set.
 //!
 //! All this is the same for every task. What depends on the type of its coroutine is behind
-//! [`Stepper`].
+//! [`Stepper`]; the step itself is compiled with it, for each type.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as PollContext, Waker};
 
 use slotmap::Key;
@@ -23,13 +24,18 @@ use crate::contexts;
 use crate::handles::{Owned, TaskControl};
 use crate::raw_task::{Lent, NO_WAKER, WakerIdentity, identity};
 use crate::selector::Operation;
+use crate::threadsafe::RemoteWaker;
 
 /// A task, as the loop and the futures it awaits see it.
 pub(crate) trait Stepper: Owned + TaskControl + Operation {
     fn part(&self) -> &TaskPart;
+    /// [`LoopHandle::step`], of this type.
+    fn step(self: Rc<Self>, event_loop: &LoopHandle, waker: Option<&Waker>);
     /// Polls the coroutine and says that the step is over. If the coroutine is over too, the task ends
     /// then. True if it has suspended.
-    fn poll(self: Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool;
+    fn poll(self: &Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool
+    where
+        Self: Sized;
     /// Drops the coroutine where it is; the task has been cancelled.
     fn end_cancelled(self: Rc<Self>);
 }
@@ -93,37 +99,40 @@ impl Core {
 }
 
 impl LoopHandle {
-    /// Makes a step of a task.
+    /// Makes a step of a task, with this waker or a lent one.
     #[inline(always)] // see loop_core.rs
-    pub(super) fn step(&self, task: Rc<dyn Stepper>) {
+    pub(crate) fn step<S: Stepper + 'static>(&self, task: Rc<S>, waker: Option<&Waker>) {
         let (core, part) = (&*self.core, task.part());
+        if waker.is_none()
+            && let Some(remote) = part.remote()
+        {
+            return self.step_with(task, &remote);
+        }
         let waited = part.waits();
         match part.begin_step() {
             Begun::Yes => {}
             Begun::NotNow => return,
             Begun::Cancelled => return task.end_cancelled(),
         }
-        let suspended = if let Some(remote) = part.remote() {
-            // Somebody has a clone of its waker: that waker is used, and recognised, from then on.
-            remote.stepped();
-            let waker = remote.waker();
-            self.poll_task(&task, part, &waker, identity(&waker))
+        let lent = Lent::new(&core.inbox, part.woken_in_step());
+        let suspended = lent.lend(|lent| {
+            let waker = waker.unwrap_or(lent);
+            core.set_stepping(task.clone(), identity(waker));
+            part.enter_context();
+            task.poll(Step { core, part }, &mut PollContext::from_waker(waker))
+        });
+        if lent.was_cloned() {
+            part.keep_remote(lent);
         } else {
-            let lent = Lent::new(&core.inbox, part.woken_in_step());
-            let suspended = lent.lend(|waker| self.poll_task(&task, part, waker, lent.identity()));
-            if let Some(remote) = lent.cloned() {
-                remote.set_key(part.key.get());
-                part.set_remote(remote);
-            }
-            suspended
-        };
+            lent.forget();
+        }
         if !suspended {
             return;
         }
         if part.key.get().is_null() {
-            self.own_task(&task);
+            self.own_task(task.clone());
         }
-        if part.is_interrupted() && !self.cancel_at_suspension(&task) {
+        if part.is_interrupted() && !self.cancel_at_suspension(&(task.clone() as Rc<dyn Stepper>)) {
             return task.end_cancelled();
         }
         if waited {
@@ -134,19 +143,11 @@ impl LoopHandle {
         }
     }
 
-    #[inline(always)] // at both places; the compiler would have it at neither
-    fn poll_task(
-        &self,
-        task: &Rc<dyn Stepper>,
-        part: &TaskPart,
-        waker: &Waker,
-        identity: WakerIdentity,
-    ) -> bool {
-        let core = &*self.core;
-        core.set_stepping(task.clone(), identity);
-        part.enter_context();
-        let step = Step { core, part };
-        task.clone().poll(step, &mut PollContext::from_waker(waker))
+    /// The same for a task of whose waker somebody has a clone: that is used, and recognised, from then on.
+    #[cold]
+    fn step_with(&self, task: Rc<dyn Stepper>, remote: &Arc<RemoteWaker>) {
+        remote.stepped();
+        task.step(self, Some(&remote.waker()));
     }
 
     /// The first step of a task, inside of a callback or another task's step, of whose scope and
@@ -156,7 +157,7 @@ impl LoopHandle {
         let is_inner = core.suspend_stepping();
         let scope = core.exchange_scope(None);
         let context = contexts::exchange(None);
-        self.step(task);
+        task.step(self, None);
         contexts::exchange(context);
         core.exchange_scope(scope);
         if is_inner {
@@ -166,9 +167,9 @@ impl LoopHandle {
     }
 
     /// The task has suspended for the first time: the loop keeps it from now on.
-    fn own_task(&self, task: &Rc<dyn Stepper>) {
-        let part = task.part();
+    fn own_task(&self, task: Rc<dyn Stepper>) {
         let key = self.core.own(task.clone());
+        let part = task.part();
         part.key.set(key);
         if let Some(remote) = part.remote() {
             remote.set_key(key);

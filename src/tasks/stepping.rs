@@ -7,7 +7,7 @@ use std::future::Future as StdFuture;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::{Context as PollContext, Poll};
+use std::task::{Context as PollContext, Poll, Waker};
 
 use slotmap::Key;
 
@@ -82,13 +82,22 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         &self.shared.part
     }
 
-    fn poll(self: Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool {
+    fn step(self: Rc<Self>, event_loop: &LoopHandle, waker: Option<&Waker>) {
+        event_loop.step(self, waker);
+    }
+
+    #[inline(always)] // into the step
+    fn poll(self: &Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool {
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_coroutine(cx)));
+        if matches!(polled, Ok(Some(Poll::Pending))) {
+            // (By itself, for then no outcome has to be kept meanwhile.)
+            step.over();
+            return true;
+        }
         step.over();
         let result = match polled {
-            Ok(Some(Poll::Pending)) => return true,
             Ok(Some(Poll::Ready(result))) => result,
-            Ok(None) => return false,
+            Ok(_) => return false,
             Err(panic) => Err(Exception::from_panic(panic)),
         };
         self.end(match result {
