@@ -41,6 +41,7 @@ pub(crate) struct State<T> {
     /// Somebody has looked at the exception, or it is reported in another way.
     seen: Cell<bool>,
     pub(super) kind: Kind,
+    _pad: u8,
 }
 
 impl<T> State<T> {
@@ -62,6 +63,7 @@ impl<T> State<T> {
             last_key: Cell::new(0),
             seen: Cell::new(false),
             kind,
+            _pad: 0,
         }
     }
 
@@ -437,7 +439,7 @@ pub(super) fn finish_with<T: 'static>(
         Stage::ForOneTask if state.kind != Kind::Operation => {
             if let Some((key, task)) = state.phase.replace(phase).into_lone_task() {
                 let future = Rc::as_ptr(cell).cast();
-                state.event_loop.core.wake_awaiting(task, future, key);
+                task.wakeup(&state.event_loop, future, key);
             }
         }
         // (Also of an operation: only a callback keeps one.)
@@ -458,10 +460,7 @@ fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, outcome: Pha
         cell.release();
     }
     waiters.for_each(|waiter| match waiter {
-        Waiter::Task(key, task) => state
-            .event_loop
-            .core
-            .wake_awaiting(task, Rc::as_ptr(cell).cast(), key),
+        Waiter::Task(key, task) => task.wakeup(&state.event_loop, Rc::as_ptr(cell).cast(), key),
         Waiter::Waker(_, waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
         Waiter::Callback(_, callback) => schedule_callback(cell, callback),
     });

@@ -106,15 +106,6 @@ impl Core {
     pub(crate) fn take_again(&self) -> Option<CancelledError> {
         self.stepping()?.part().take_again(self.scope().as_ref())
     }
-
-    /// A future that a task waited for is done.
-    pub(crate) fn wake_awaiting(&self, task: Rc<dyn Stepper>, future: *const (), registration: u32) {
-        let part = task.part();
-        part.stop_waiting_for(future, registration);
-        if part.wake() {
-            self.schedule_step(task);
-        }
-    }
 }
 
 /// The cancellation that is due in the task that is being stepped, for an await that is no future of

@@ -116,7 +116,7 @@ impl LoopHandle {
         let asking = as_task.then(|| task.clone() as Rc<dyn Cancel>);
         self.cancel_for(asking, waits, error);
         if wake {
-            self.wake_task(task.clone());
+            task.clone().wake();
         }
         true
     }

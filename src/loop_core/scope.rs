@@ -167,7 +167,7 @@ impl Scope {
             let waker = self.waker.borrow().clone();
             match waker {
                 Some(waker) => waker.wake(),
-                None => place.event_loop.wake_task(place.task.clone()),
+                None => place.task.clone().wake(),
             }
         }
         true

@@ -31,6 +31,8 @@ pub(crate) trait Stepper: Owned + TaskControl + Operation {
     fn part(&self) -> &TaskPart;
     /// [`LoopHandle::step`], of this type.
     fn step(self: Rc<Self>, event_loop: &LoopHandle, waker: Option<&Waker>);
+    /// [`LoopHandle::wakeup`], of this type.
+    fn wakeup(self: Rc<Self>, event_loop: &LoopHandle, future: *const (), registration: u32);
     /// Polls the coroutine and says that the step is over. If the coroutine is over too, the task ends
     /// then. True if it has suspended.
     fn poll(self: &Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool
@@ -177,10 +179,18 @@ impl LoopHandle {
     }
 
     /// Something that a task waits for has happened: it is scheduled, once.
-    pub(crate) fn wake_task(&self, task: Rc<dyn Stepper>) {
+    #[inline(always)] // at both places where a task is woken
+    pub(crate) fn wake_task<S: Stepper + 'static>(&self, task: Rc<S>) {
         if task.part().wake() {
             self.core.schedule_step(task);
         }
+    }
+
+    /// A future that a task waits for is done.
+    #[inline]
+    pub(crate) fn wakeup<S: Stepper + 'static>(&self, task: Rc<S>, future: *const (), registration: u32) {
+        task.part().stop_waiting_for(future, registration);
+        self.wake_task(task);
     }
 
     /// Puts a step in the ready queue, if there is none.

@@ -207,7 +207,7 @@ impl<W: Work> Operation for Pending<W> {
     fn ready(self: Rc<Self>) {
         self.told.set(true);
         match self.state.lone_task() {
-            Some(task) => self.state.event_loop.wake_task(task),
+            Some(task) => task.wake(),
             None => self.go_on(),
         }
     }

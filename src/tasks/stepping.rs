@@ -86,6 +86,10 @@ impl<T: 'static, F: StdFuture<Output = Result<T>> + 'static> Stepper for Pinned<
         event_loop.step(self, waker);
     }
 
+    fn wakeup(self: Rc<Self>, event_loop: &LoopHandle, future: *const (), registration: u32) {
+        event_loop.wakeup(self, future, registration);
+    }
+
     #[inline(always)] // into the step
     fn poll(self: &Rc<Self>, step: Step<'_>, cx: &mut PollContext<'_>) -> bool {
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll_coroutine(cx)));
