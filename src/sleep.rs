@@ -220,19 +220,21 @@ pub fn sleep(delay: Duration) -> Sleep {
             future: OnceCell::new(),
         }));
     }
-    Sleep(Inner::Future(sleep_on_running_loop(delay)))
+    Sleep(Inner::Future(Future::of(sleep_on_running_loop(delay))))
 }
 
 /// As [`get_running_loop`], with no room for an error to be handed back: a yield takes a twentieth less.
+#[inline]
 fn running_loop() -> Option<LoopHandle> {
     with_running_loop(LoopHandle::clone)
 }
 
-fn sleep_on_running_loop(delay: Duration) -> Future<()> {
-    match get_running_loop() {
+fn sleep_on_running_loop(delay: Duration) -> Rc<dyn FutureCell<()>> {
+    let future = match get_running_loop() {
         Ok(event_loop) => event_loop.sleep(delay),
         Err(error) => Future::failed(&LoopHandle::closed(), error),
-    }
+    };
+    future.cell().clone()
 }
 
 /// The awaitable that [`sleep`] makes. It has the methods of a [`Future<()>`](Future), it is one to

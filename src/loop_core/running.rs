@@ -1,6 +1,7 @@
 //! Which loop runs on this thread.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 
 use super::LoopHandle;
 use crate::contexts::{self, Context};
@@ -8,7 +9,8 @@ use crate::errors::{Result, RuntimeError};
 use crate::threadsafe::set_home;
 
 thread_local! {
-    static RUNNING: RefCell<Option<LoopHandle>> = const { RefCell::new(None) };
+    /// (Nothing is left in it to be dropped when the thread ends: see `Running`.)
+    static RUNNING: ManuallyDrop<RefCell<Option<LoopHandle>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// The loop that is running on this thread (`asyncio.get_running_loop`).
@@ -30,14 +32,13 @@ pub fn get_running_loop() -> Result<LoopHandle> {
 }
 
 /// The same without a handle of its own, if there is one. No user's code may run in `look`.
+#[inline]
 pub(crate) fn with_running_loop<R>(look: impl FnOnce(&LoopHandle) -> R) -> Option<R> {
-    let seen = RUNNING.try_with(|running| running.borrow().as_ref().map(look));
-    seen.ok().flatten()
+    RUNNING.with(|running| running.borrow().as_ref().map(look))
 }
 
-/// In a destructor at the end of the thread there is no running loop, though one may run.
 fn set_running(event_loop: Option<LoopHandle>) {
-    let before = RUNNING.try_with(|running| running.replace(event_loop));
+    let before = RUNNING.with(|running| running.replace(event_loop));
     drop(before);
 }
 
