@@ -344,7 +344,7 @@ impl LoopHandle {
     /// else, but its callbacks are refused.
     #[inline]
     pub fn create_future<T: 'static>(&self) -> Future<T> {
-        Future::of(Rc::new_cyclic(|_| PlainCell {
+        Future::of(Rc::new(PlainCell {
             state: State::pending(self.clone(), Kind::Future),
         }))
     }

@@ -351,11 +351,13 @@ impl LoopHandle {
             let run = core.ready.borrow_mut().only_run();
             self.run_some(run);
         }
-        (0..entries).for_each(|_| self.run_entry());
+        for _ in 0..entries {
+            self.run_entry();
+        }
         core.renew_completions();
     }
 
-    #[inline]
+    #[inline(always)] // see above
     fn run_entry(&self) {
         let entry = self.core.ready.borrow_mut().next();
         match entry {
