@@ -161,15 +161,28 @@ impl TaskPart {
         if phase == Phase::Done || phase == Phase::Stepping {
             return Begun::NotNow;
         }
+        if self.is_usual() {
+            self.phase.set(Phase::Stepping);
+            self.forget_step();
+            begin_interrupted_step(false);
+            return Begun::Yes;
+        }
+        self.begin_unusual_step(phase)
+    }
+
+    #[inline(never)]
+    fn begin_unusual_step(&self, phase: Phase) -> Begun {
         let due = self.is(Flag::MustCancel);
         // One that was cancelled before it began never runs.
         if due && (phase == Phase::New || self.is(Flag::Doomed)) {
             return Begun::Cancelled;
         }
         self.phase.set(Phase::Stepping);
-        self.set(Flag::Doomed, false);
+        self.forget_step();
         self.set(Flag::Due, due);
-        self.waits_get_older();
+        if self.is(Flag::MoreWaits) {
+            self.count_step();
+        }
         begin_interrupted_step(self.is_interrupted());
         Begun::Yes
     }

@@ -105,7 +105,9 @@ impl LoopHandle {
     #[inline(always)] // see loop_core.rs
     pub(crate) fn step<S: Stepper + 'static>(&self, task: Rc<S>, waker: Option<&Waker>) {
         let (core, part) = (&*self.core, task.part());
-        if waker.is_none()
+        let usual = part.is_usual();
+        if !usual
+            && waker.is_none()
             && let Some(remote) = part.remote()
         {
             return self.step_with(task, &remote);
@@ -120,7 +122,9 @@ impl LoopHandle {
         let suspended = lent.lend(|lent| {
             let waker = waker.unwrap_or(lent);
             core.set_stepping(task.clone(), identity(waker));
-            part.enter_context();
+            if !usual {
+                part.enter_context();
+            }
             task.poll(Step { core, part }, &mut PollContext::from_waker(waker))
         });
         if lent.was_cloned() {

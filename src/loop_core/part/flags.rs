@@ -41,6 +41,9 @@ pub(crate) enum Flag {
 const INTERRUPTED: u8 =
     Flag::MustCancel as u8 | Flag::PassedOn as u8 | Flag::Again as u8 | Flag::ScopeCancelled as u8;
 
+/// With none of these a step is like nearly all.
+const UNUSUAL: u8 = INTERRUPTED | Flag::Extra as u8 | Flag::MoreWaits as u8;
+
 thread_local! {
     /// Whether the step that is being made on this thread may have a cancellation to deliver: for its
     /// awaits, which are many, and nearly never have one.
@@ -97,6 +100,20 @@ impl TaskPart {
         let was_so = self.is(flag);
         self.set(flag, false);
         was_so
+    }
+
+    /// Whether a step begins with nothing but a first wait, if that.
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        self.flags[0].get() & UNUSUAL == 0
+    }
+
+    /// What was true of the step before is over.
+    #[inline]
+    pub(super) fn forget_step(&self) {
+        const OF_STEP: u16 = Flag::Doomed as u16 | Flag::Due as u16 | Flag::WaitIsCurrent as u16;
+        let flags = &self.flags[1];
+        flags.set(flags.get() & !((OF_STEP >> 8) as u8));
     }
 
     /// Whether it waits for a future of this crate by its own waker.

@@ -105,16 +105,7 @@ impl TaskPart {
     }
 
     /// A step is begun: what it waits for was not polled in that one.
-    #[inline]
-    pub(super) fn waits_get_older(&self) {
-        self.set(Flag::WaitIsCurrent, false);
-        if self.is(Flag::MoreWaits) {
-            self.count_step();
-        }
-    }
-
-    #[inline(never)]
-    fn count_step(&self) {
+    pub(super) fn count_step(&self) {
         self.with_extra(|extra| extra.steps = extra.steps.wrapping_add(1));
     }
 
