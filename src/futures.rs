@@ -344,7 +344,9 @@ impl LoopHandle {
     /// else, but its callbacks are refused.
     #[inline]
     pub fn create_future<T: 'static>(&self) -> Future<T> {
-        Future::of(Rc::new(PlainCell {
+        // (`new_cyclic` for it makes the future where it stays: to be read at once after it was copied
+        // takes longer than to make it.)
+        Future::of(Rc::new_cyclic(|_| PlainCell {
             state: State::pending(self.clone(), Kind::Future),
         }))
     }
