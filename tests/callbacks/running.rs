@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
-use miniloop::{EventLoop, RuntimeError, get_running_loop};
+use miniloop::{EventLoop, RuntimeError, get_running_loop, sleep};
 
 use crate::common::pair;
 use crate::support::{misuse, still_works, tick};
@@ -129,4 +131,51 @@ fn the_running_loop_is_the_first_again_after_a_refused_second() {
     });
     assert_eq!(answered.unwrap(), 1);
     assert_eq!(misuse(get_running_loop()), RuntimeError::NoRunningLoop);
+}
+
+/// Runs a loop when it is dropped, and tells what was found there.
+#[derive(Default)]
+struct RunsAtThreadEnd(Option<mpsc::Sender<bool>>);
+
+impl Drop for RunsAtThreadEnd {
+    fn drop(&mut self) {
+        if let Some(found) = self.0.take() {
+            found.send(finds_itself()).unwrap();
+        }
+    }
+}
+
+thread_local! {
+    static AT_THREAD_END: RefCell<RunsAtThreadEnd> = RefCell::default();
+}
+
+/// Whether the running loop is found from its coroutine.
+fn finds_itself() -> bool {
+    let event_loop = EventLoop::new().unwrap();
+    let found = event_loop.run_until_complete(async {
+        sleep(Duration::ZERO).await?;
+        get_running_loop()?.create_task(async { Ok(()) }).await?;
+        Ok(true)
+    });
+    found.unwrap_or(false) && get_running_loop().is_err()
+}
+
+#[test]
+fn a_loop_that_runs_in_the_destructor_of_a_thread_local_is_found_there() {
+    // Destructors run in an order that depends on which thread local was first used first.
+    for first_used_before_the_loop in [true, false] {
+        let (found, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let leave = || AT_THREAD_END.set(RunsAtThreadEnd(Some(found)));
+            if first_used_before_the_loop {
+                leave();
+                assert!(finds_itself());
+            } else {
+                assert!(finds_itself());
+                leave();
+            }
+        });
+        thread.join().unwrap();
+        assert!(told.recv().unwrap());
+    }
 }
