@@ -158,7 +158,7 @@
 //! | `Future`, `create_future` | [`Future<T>`], [`create_future`](LoopHandle::create_future) | `futures.rs` |
 //! | `__await__` | `impl std::future::Future for Future<T>` | `futures/awaits.rs` |
 //! | `Task`, `create_task` | [`Task<T>`], [`create_task`](LoopHandle::create_task) | `tasks.rs` |
-//! | `Task._step`, `Task._wakeup` | `LoopHandle::step` and `LoopHandle::wake_task` | `loop_core/step.rs` |
+//! | `Task._step`, `Task._wakeup` | `LoopHandle::step` and `LoopHandle::wakeup` | `loop_core/step.rs` |
 //! | a coroutine object, `send`, `throw` | an `async` block, its `poll`, an await that yields `Err` | `raw_task.rs` |
 //! | `raise`, `except E as e` | `return Err(..)` or `?`, [`Exception::downcast_ref`] | `errors.rs` |
 //! | `CancelledError`, `InvalidStateError`, `RuntimeError` | [`CancelledError`], [`InvalidStateError`], [`RuntimeError`] | `errors/kinds.rs` |

@@ -105,6 +105,7 @@ impl LoopHandle {
     #[inline(always)] // see loop_core.rs
     pub(crate) fn step<S: Stepper + 'static>(&self, task: Rc<S>, waker: Option<&Waker>) {
         let (core, part) = (&*self.core, task.part());
+        // Only a task that is not has a waker of its own, or a context.
         let usual = part.is_usual();
         if !usual
             && waker.is_none()
