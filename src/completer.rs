@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Wake;
 
 use slotmap::Key;
 
@@ -113,7 +112,7 @@ impl<T> Drop for Completer<T> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert_with(|| Err(RuntimeError::Abandoned.into()));
-        self.waker.wake_by_ref();
+        self.waker.wake();
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! [`Pinned`] keeps a coroutine in the same allocation as the rest of its task, which is never
 //! moved. [`Lent`] is a waker that costs nothing: it lives on the stack for one poll, and only if
-//! somebody clones it does it make a [`RemoteWaker`] that may stay and may cross threads.
+//! somebody clones it does it make a [`RemoteWaker`], whose wakers may stay and may cross threads. The
+//! task is polled with those from then on.
 
-// Polling in place needs a pin by hand, and a borrowed waker a table of its own.
+// Polling in place needs a pin by hand, and the wakers need tables of their own.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
@@ -190,6 +191,54 @@ unsafe fn wake_lent(data: *const ()) {
     lent.woken.store(true, Ordering::Release);
 }
 
+impl RemoteWaker {
+    /// A waker that may stay and may cross threads. (It has a table of its own, where [`std::task::Wake`]
+    /// would do: of that one's the compiler makes several, and wakers with different ones do not count as the
+    /// same.)
+    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
+        const fn may_cross_threads<T: Send + Sync>() {}
+        const { may_cross_threads::<RemoteWaker>() };
+        let raw = RawWaker::new(Arc::into_raw(self.clone()).cast(), &SHARED);
+        // SAFETY: the functions of `SHARED` keep the contract of a waker for a pointer that stands for a
+        // reference to a `RemoteWaker`, from any thread, for that may cross threads.
+        unsafe { Waker::from_raw(raw) }
+    }
+}
+
+static SHARED: RawWakerVTable =
+    RawWakerVTable::new(clone_shared, wake_shared, wake_shared_by_ref, drop_shared);
+
+/// # Safety
+/// `data` is from `Arc::<RemoteWaker>::into_raw`, and that reference is alive.
+unsafe fn clone_shared(data: *const ()) -> RawWaker {
+    // SAFETY: the caller's promise.
+    unsafe { Arc::increment_strong_count(data.cast::<RemoteWaker>()) };
+    RawWaker::new(data, &SHARED)
+}
+
+/// # Safety
+/// As for `clone_shared`; the reference ends.
+unsafe fn wake_shared(data: *const ()) {
+    // SAFETY: the caller's promise.
+    let remote = unsafe { Arc::from_raw(data.cast::<RemoteWaker>()) };
+    remote.wake();
+}
+
+/// # Safety
+/// As for `clone_shared`.
+unsafe fn wake_shared_by_ref(data: *const ()) {
+    // SAFETY: the caller's promise; the reference stays the caller's, for it is not dropped here.
+    let remote = ManuallyDrop::new(unsafe { Arc::from_raw(data.cast::<RemoteWaker>()) });
+    remote.wake();
+}
+
+/// # Safety
+/// As for `clone_shared`; the reference ends.
+unsafe fn drop_shared(data: *const ()) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Arc::from_raw(data.cast::<RemoteWaker>()) });
+}
+
 /// A lent waker owns nothing.
 ///
 /// # Safety
@@ -215,6 +264,24 @@ mod tests {
         let shared = lent.into_cloned().unwrap();
         assert!(clone.will_wake(&shared.waker()));
         drop((clone, shared));
+        assert_eq!(inbox.outside(), 0);
+    }
+
+    #[test]
+    fn clones_of_clones_are_the_same_waker_and_the_last_one_ends_it() {
+        let inbox = Inbox::new(u64::MAX, None);
+        let remote = RemoteWaker::new(&inbox);
+        let (first, second) = (remote.waker(), remote.waker());
+        let third = first.clone().clone();
+        for waker in [&first, &second, &third] {
+            assert!(std::ptr::eq(waker.vtable(), &SHARED));
+            assert!(waker.will_wake(&first));
+            waker.wake_by_ref();
+        }
+        std::thread::spawn(move || first.wake()).join().unwrap();
+        drop((second, remote));
+        assert_eq!(inbox.outside(), 1);
+        drop(third);
         assert_eq!(inbox.outside(), 0);
     }
 

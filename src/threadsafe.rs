@@ -9,7 +9,6 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
 
 use slotmap::{Key, KeyData};
 
@@ -282,17 +281,8 @@ impl RemoteWaker {
         self.inbox.is_closed()
     }
 
-    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
-        Waker::from(self.clone())
-    }
-}
-
-impl Wake for RemoteWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
+    /// What its wakers do.
+    pub(crate) fn wake(self: &Arc<Self>) {
         if self.queued.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -26,6 +26,8 @@ mod long_chains;
 mod messages;
 #[path = "tasks/sleeping.rs"]
 mod sleeping;
+#[path = "tasks/wakers.rs"]
+mod wakers;
 #[path = "tasks/yielding.rs"]
 mod yielding;
 #[path = "tasks/zero_sleeps.rs"]
