@@ -367,6 +367,7 @@ impl LoopHandle {
         }
     }
 
+    /// [`run_some`](Self::run_some), where a batch is of several kinds.
     #[inline(never)]
     fn run_some_of_many(&self, run: Run) {
         self.run_some(run);
