@@ -193,11 +193,7 @@ impl<T: 'static> Future<T> {
         };
         let key = state.new_key();
         self.registration.set(key as usize);
-        let part = task.part();
-        match core.scope() {
-            None if !part.waits() => part.wait_first(self.cell.clone(), key),
-            scope => part.wait_for(self.cell.clone(), key, scope),
-        }
+        task.part().wait_for(self.cell.clone(), key, core.scope());
         state.add_task(key, task);
         true
     }

@@ -318,12 +318,6 @@ impl Core {
         }
     }
 
-    /// Whether there is a scope whose body is being polled.
-    #[inline]
-    pub(crate) fn is_in_scope(&self) -> bool {
-        self.in_scope.get()
-    }
-
     #[inline(never)]
     fn scope_entered(&self) -> Option<Rc<Scope>> {
         self.scope.borrow().clone()

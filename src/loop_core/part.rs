@@ -62,7 +62,7 @@ pub(crate) struct TaskPart {
 
 /// What there is of a task beyond its bare life.
 enum Beyond {
-    /// The first wait, if that is all.
+    /// The first wait, if that is all, and in no scope.
     FirstWait(Rc<dyn Cancel>),
     /// The first wait is in here, if there is one.
     Extra(Option<Box<Extra>>),
@@ -96,8 +96,8 @@ pub(crate) struct Extra {
     scope_requests: u32,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
-    first_wait: Option<Rc<dyn Cancel>>,
-    /// What it waits for beside that, or in a scope.
+    first_wait: Option<(Rc<dyn Cancel>, Option<Rc<Scope>>)>,
+    /// What it waits for beside that.
     more_waits: Vec<Wait>,
     /// Counts the steps, those at least that begin with more waits.
     steps: u32,
@@ -251,7 +251,7 @@ impl TaskPart {
         let mut extra = match self.beyond.take() {
             Beyond::Extra(extra) => extra.unwrap_or_default(),
             Beyond::FirstWait(future) => Box::new(Extra {
-                first_wait: Some(future),
+                first_wait: Some((future, None)),
                 ..Extra::default()
             }),
         };

@@ -7,8 +7,8 @@
 //! so a cancellation finds it there, and leaves its error with the source.
 //!
 //! Only what is usual is done here. A receive becomes a future (an operation, see `operation.rs`) as
-//! soon as it is asked for one, is polled by others than its task, in a scope, or in a step that has a
-//! cancellation to deliver, or finds others in the queue.
+//! soon as it is asked for one, is polled by others than its task, or in a step that has a cancellation to
+//! deliver, or finds others in the queue.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -137,7 +137,7 @@ impl Direct {
     #[inline(always)] // at the one place
     fn poll_alone(&self, cx: &mut Context<'_>) -> Option<Poll<Result<Vec<u8>>>> {
         let core = &self.event_loop.core;
-        if step_is_interrupted() || !core.is_stepping_with(cx.waker()) || core.is_in_scope() {
+        if step_is_interrupted() || !core.is_stepping_with(cx.waker()) {
             return None;
         }
         match &self.socket {
@@ -222,7 +222,8 @@ impl Direct {
     fn wait<T: 'static>(&self, source: &Source<T>, task: &Rc<dyn Stepper>) {
         self.progress.set(Progress::Waits);
         source.set_receiver();
-        task.part().wait_for_source(source.as_awaited());
+        let scope = self.event_loop.core.scope();
+        task.part().wait_for_source(source.as_awaited(), scope);
     }
 
     /// It is polled again, having waited.

@@ -7,7 +7,7 @@ use crate::errors::Exception;
 use crate::few::remove_from;
 use crate::handles::Cancel;
 
-/// A future that the task is registered with, beside the first wait. (That one was polled in no scope.)
+/// A future that the task is registered with, beside the first wait.
 pub(super) struct Wait {
     future: Rc<dyn Cancel>,
     registration: u32,
@@ -45,28 +45,30 @@ fn is_in(polled_in: Option<&Rc<Scope>>, scope: Option<&Rc<Scope>>) -> bool {
 }
 
 impl TaskPart {
-    /// It waits for this future, in no scope, and for nothing else; `registration` tells it from others
-    /// on the same one.
+    /// It waits for this future; `registration` tells it from others on the same one, `scope` is the
+    /// innermost one that it was polled in.
     #[inline(always)] // into the few places where it is called
-    pub(crate) fn wait_first(&self, future: Rc<dyn Cancel>, registration: u32) {
+    pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
+        if self.waits() {
+            return self.wait_for_one_more(future, registration, scope);
+        }
         self.registration.set(registration);
         self.set(Flag::Waits, true);
         self.set(Flag::WaitIsCurrent, true);
-        if self.is(Flag::Extra) {
-            self.wait_first_in_extra(future);
+        if scope.is_some() || self.is(Flag::Extra) {
+            self.wait_first_in_extra(future, scope);
         } else {
             self.beyond.replace(Beyond::FirstWait(future)).forget();
         }
     }
 
     #[inline(never)]
-    fn wait_first_in_extra(&self, future: Rc<dyn Cancel>) {
-        self.edit_extra(|extra| extra.first_wait = Some(future));
+    fn wait_first_in_extra(&self, future: Rc<dyn Cancel>, scope: Option<Rc<Scope>>) {
+        self.edit_extra(|extra| extra.first_wait = Some((future, scope)));
     }
 
-    /// It waits for this future, perhaps in a scope and among others.
     #[inline(never)]
-    pub(crate) fn wait_for(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
+    fn wait_for_one_more(&self, future: Rc<dyn Cancel>, registration: u32, scope: Option<Rc<Scope>>) {
         self.edit_extra(|extra| {
             extra.more_waits.push(Wait {
                 future,
@@ -78,14 +80,10 @@ impl TaskPart {
         self.set(Flag::MoreWaits, true);
     }
 
-    /// It waits for this source itself, in no scope.
+    /// It waits for this source itself.
     #[inline]
-    pub(crate) fn wait_for_source(&self, source: Rc<dyn Cancel>) {
-        if self.waits() {
-            self.wait_for(source, FOR_SOURCE, None);
-        } else {
-            self.wait_first(source, FOR_SOURCE);
-        }
+    pub(crate) fn wait_for_source(&self, source: Rc<dyn Cancel>, scope: Option<Rc<Scope>>) {
+        self.wait_for(source, FOR_SOURCE, scope);
     }
 
     /// It does not wait for the source at this place any more.
@@ -112,36 +110,40 @@ impl TaskPart {
     /// It does not wait for this one any more.
     #[inline]
     pub(crate) fn stop_waiting_for(&self, future: *const (), registration: u32) {
-        let is_first = self.is(Flag::Waits) && self.registration.get() == registration;
-        if is_first && let Some(ended) = self.take_first_wait(|first| is_at(first, future)) {
-            drop(ended);
-        } else if self.is(Flag::MoreWaits) {
+        let may_be_first = self.is(Flag::Waits) && self.registration.get() == registration;
+        if may_be_first && self.stop_first_wait(|first| is_at(first, future)) {
+            return;
+        }
+        if self.is(Flag::MoreWaits) {
             self.stop_one_of_more(future, registration);
         }
     }
 
+    /// Ends the first wait, if it is for this.
     #[inline]
-    fn take_first_wait(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> Option<Rc<dyn Cancel>> {
+    fn stop_first_wait(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> bool {
         if self.is(Flag::Extra) {
-            return self.take_first_wait_of_extra(is_it);
+            return self.stop_first_wait_in_extra(is_it);
         }
         match self.beyond.take() {
             Beyond::FirstWait(first) if is_it(&first) => {
                 self.set(Flag::Waits, false);
-                Some(first)
+                true
             }
             other => {
                 self.beyond.replace(other).forget();
-                None
+                false
             }
         }
     }
 
     #[inline(never)]
-    fn take_first_wait_of_extra(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> Option<Rc<dyn Cancel>> {
-        let ended = self.with_extra(|extra| extra.first_wait.take_if(|first| is_it(first)))?;
-        self.set(Flag::Waits, false);
-        Some(ended)
+    fn stop_first_wait_in_extra(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> bool {
+        let ended = self.with_extra(|extra| extra.first_wait.take_if(|(first, _)| is_it(first)));
+        if ended.is_some() {
+            self.set(Flag::Waits, false);
+        }
+        ended.is_some()
     }
 
     #[inline(never)]
@@ -161,7 +163,7 @@ impl TaskPart {
         let told = self.waits_that(|_, _| true);
         told.into_iter().for_each(|future| future.awaiter_ended());
         if self.is(Flag::Waits) {
-            drop(self.take_first_wait(|_| true));
+            self.stop_first_wait(|_| true);
         }
         if self.take(Flag::MoreWaits) {
             let ended = self.with_extra(|extra| std::mem::take(&mut extra.more_waits));
@@ -169,14 +171,19 @@ impl TaskPart {
         }
     }
 
-    fn first_wait(&self) -> Option<Rc<dyn Cancel>> {
+    /// The first wait, if it counts, which may depend on its scope.
+    fn first_wait_if(&self, counts: impl Fn(Option<&Rc<Scope>>) -> bool) -> Option<Rc<dyn Cancel>> {
         if self.is(Flag::Extra) {
-            return self.with_extra(|extra| extra.first_wait.clone());
+            return self.with_extra(|extra| {
+                let first = extra.first_wait.as_ref();
+                let (first, _) = first.filter(|(_, scope)| counts(scope.as_ref()))?;
+                Some(first.clone())
+            });
         }
         let beyond = self.beyond.take();
         let first = match &beyond {
-            Beyond::FirstWait(first) => Some(first.clone()),
-            Beyond::Extra(_) => None,
+            Beyond::FirstWait(first) if counts(None) => Some(first.clone()),
+            _ => None,
         };
         self.beyond.replace(beyond).forget();
         first
@@ -186,8 +193,9 @@ impl TaskPart {
     /// the oldest first.
     fn waits_that(&self, count: impl Fn(bool, Option<&Rc<Scope>>) -> bool) -> Vec<Rc<dyn Cancel>> {
         let mut waits = Vec::new();
-        if self.is(Flag::Waits) && count(self.is(Flag::WaitIsCurrent), None) {
-            waits.extend(self.first_wait());
+        if self.is(Flag::Waits) {
+            let is_current = self.is(Flag::WaitIsCurrent);
+            waits.extend(self.first_wait_if(|scope| count(is_current, scope)));
         }
         if self.is(Flag::MoreWaits) {
             self.with_extra(|extra| {
