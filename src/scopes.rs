@@ -1,6 +1,6 @@
 //! `CancelScope`: a block whose awaits can be cancelled without cancelling the task.
 //!
-//! [`run_in`] polls the body of a scope, of a timeout and of a task group. What a scope is, and how
+//! [`Body`] is that of a scope, of a timeout and of a task group, while it runs. What a scope is, and how
 //! a cancellation gets to the body, stands in `loop_core/scope.rs`.
 
 use std::borrow::Cow;
@@ -35,62 +35,120 @@ impl<T> Ended<T> {
     }
 }
 
-/// Runs a body in a scope, once, as a part of the task that is being stepped.
+/// A body that runs in a scope, once, as a part of the task that is being stepped.
 ///
-/// The body is boxed: as a part of this coroutine and of those around it, it would be there twice in
-/// each, so that nested blocks would grow beyond all bounds.
-pub(crate) async fn run_in<T, F: StdFuture<Output = Result<T>>>(
-    scope: Rc<Scope>,
-    body: Pin<Box<F>>,
-) -> Result<Ended<T>> {
-    let event_loop = get_running_loop()?;
-    if !scope.enter(&event_loop) {
-        return Err(RuntimeError::NotInTask.into());
-    }
-    // Declared before the body, and so dropped after it.
-    let entered = Entered(&scope);
-    let mut body = Some(body);
-    let result = poll_fn(|cx| poll_in(&event_loop, &scope, &mut body, cx)).await;
-    let ended = match result {
-        Err(exception) if exception.is_cancelled() => {
-            if scope.was_cancelled() && scope.outside(&exception).is_none() {
-                Ended::Interrupted
-            } else {
-                Ended::Cancelled(exception)
-            }
-        }
-        result => Ended::With(result),
-    };
-    drop(entered);
-    Ok(ended)
+/// The body is boxed: as a part of the coroutine that awaits this and of those around it, it would be
+/// there twice in each, so that nested blocks would grow beyond all bounds.
+pub(crate) struct Body<F> {
+    /// Until it is over. (Before the other, and so dropped before it.)
+    body: Option<Pin<Box<F>>>,
+    entered: Entered,
 }
 
-/// Polls the body once. If only something foreign could go on and it is to be cancelled, it is
-/// dropped where it is.
-fn poll_in<T, F: StdFuture<Output = Result<T>>>(
+/// The scope is entered for as long as there is a loop here.
+struct Entered {
+    scope: Rc<Scope>,
+    event_loop: Option<LoopHandle>,
+}
+
+impl Entered {
+    fn leave(&mut self) {
+        if self.event_loop.take().is_some() {
+            self.scope.leave();
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<F> Body<F> {
+    /// One that has not begun.
+    pub(crate) fn new(scope: Rc<Scope>, body: Pin<Box<F>>) -> Body<F> {
+        let entered = Entered {
+            scope,
+            event_loop: None,
+        };
+        Body {
+            body: Some(body),
+            entered,
+        }
+    }
+
+    /// Enters the scope in the task that is being stepped.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotInTask`].
+    #[inline]
+    pub(crate) fn enter(&mut self, event_loop: LoopHandle) -> Result<(), RuntimeError> {
+        assert!(self.body.is_some(), "a block was polled after it had ended");
+        if !self.entered.scope.enter(&event_loop) {
+            return Err(RuntimeError::NotInTask);
+        }
+        self.entered.event_loop = Some(event_loop);
+        Ok(())
+    }
+}
+
+impl<T, F: StdFuture<Output = Result<T>>> Body<F> {
+    /// Polls it once; it is entered. If only something foreign could go on and it is to be cancelled, it
+    /// is dropped where it is.
+    #[inline]
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended<T>> {
+        let (Some(body), Some(event_loop)) = (&mut self.body, &self.entered.event_loop) else {
+            unreachable!("it is entered");
+        };
+        let scope = &self.entered.scope;
+        let result = match poll_in(event_loop, scope, body.as_mut(), cx) {
+            Poll::Ready(result) => result,
+            Poll::Pending if scope.suspended() => return Poll::Pending,
+            Poll::Pending => {
+                self.body = None;
+                Err(CancelledError::new().into())
+            }
+        };
+        Poll::Ready(self.end(result))
+    }
+
+    #[inline]
+    fn end(&mut self, result: Result<T>) -> Ended<T> {
+        let scope = &self.entered.scope;
+        let ended = match result {
+            Err(exception) if exception.is_cancelled() => {
+                if scope.was_cancelled() && scope.outside(&exception).is_none() {
+                    Ended::Interrupted
+                } else {
+                    Ended::Cancelled(exception)
+                }
+            }
+            result => Ended::With(result),
+        };
+        self.entered.leave();
+        self.body = None;
+        ended
+    }
+}
+
+/// Polls a part of the body's task as one in the scope.
+#[inline]
+fn poll_in<F: StdFuture>(
     event_loop: &LoopHandle,
     scope: &Rc<Scope>,
-    body: &mut Option<Pin<Box<F>>>,
+    body: Pin<&mut F>,
     cx: &mut Context<'_>,
-) -> Poll<Result<T>> {
+) -> Poll<F::Output> {
     let core = &event_loop.core;
     let foreign = core.awaiting(cx.waker()) != Awaiting::InTask;
     scope.begin_poll(event_loop, foreign.then(|| cx.waker()));
-    let polling = Polling {
+    let _polling = Polling {
         event_loop,
         scope,
         outer: core.exchange_scope(Some(scope.clone())),
     };
-    let polled = match body {
-        Some(body) => body.as_mut().poll(cx),
-        None => Poll::Pending,
-    };
-    drop(polling);
-    if polled.is_pending() && !scope.suspended() {
-        *body = None;
-        return Poll::Ready(Err(CancelledError::new().into()));
-    }
-    polled
+    body.poll(cx)
 }
 
 /// The body is being polled for as long as this lives.
@@ -101,18 +159,10 @@ struct Polling<'a> {
 }
 
 impl Drop for Polling<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.scope.end_poll();
-        self.event_loop.core.exchange_scope(self.outer.take());
-    }
-}
-
-/// The scope is entered for as long as this lives.
-struct Entered<'a>(&'a Scope);
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.leave();
+        drop(self.event_loop.core.exchange_scope(self.outer.take()));
     }
 }
 
@@ -191,16 +241,15 @@ impl CancelScope {
         &self,
         body: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
-        let (inner, body) = (self.inner.clone(), Box::pin(body));
+        let inner = self.inner.clone();
+        let mut body = Body::new(inner.scope.clone(), Box::pin(body));
         async move {
             if inner.entered.get() {
                 return Err(RuntimeError::EnteredTwice.into());
             }
-            if get_running_loop()?.core.stepping().is_none() {
-                return Err(RuntimeError::NotInTask.into());
-            }
+            body.enter(get_running_loop()?)?;
             inner.entered.set(true);
-            let ended = run_in(inner.scope.clone(), body).await?;
+            let ended = poll_fn(|cx| body.poll(cx)).await;
             inner.caught.set(matches!(ended, Ended::Interrupted));
             ended.into_optional()
         }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future as StdFuture;
+use std::future::{Future as StdFuture, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::futures::Future;
 use crate::handles::TaskControl;
 use crate::hooks::ExceptionContext;
 use crate::loop_core::{LoopHandle, Place, Scope, get_running_loop};
-use crate::scopes::{Ended, run_in};
+use crate::scopes::{Body, Ended};
 use crate::tasks::{Task, TaskBuilder};
 
 /// Tasks that belong together (`asyncio.TaskGroup`): none of them outlives the group's block.
@@ -261,7 +261,9 @@ impl Inner {
         self.phase.set(Phase::Entered);
         self.event_loop.replace(Some(event_loop.clone()));
         let entered = Entered(&self);
-        let ended = run_in(self.scope.clone(), block).await?;
+        let mut block = Body::new(self.scope.clone(), block);
+        block.enter(event_loop.clone())?;
+        let ended = poll_fn(|cx| block.poll(cx)).await;
         self.phase.set(Phase::Waiting);
         let mut value = None;
         let mut outside = None;

@@ -2,16 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::Future as StdFuture;
+use std::future::{Future as StdFuture, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+
+use slotmap::Key;
 
 use crate::errors::{CancelledError, Result, RuntimeError, TimeoutError};
 use crate::futures::Future;
-use crate::handles::{Handle, TimerHandle};
-use crate::loop_core::{LoopHandle, Scope, get_running_loop};
-use crate::scopes::{Ended, run_in};
+use crate::handles::{Handle, Scheduler, TimerKey};
+use crate::loop_core::{LoopHandle, Scope, get_running_loop, in_context, with_running_loop};
+use crate::scopes::Body;
 
 /// Limits the time of a block (`asyncio.timeout`): `delay` from now, or no limit with `None`.
 ///
@@ -29,12 +32,13 @@ use crate::scopes::{Ended, run_in};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn timeout(delay: impl Into<Option<Duration>>) -> Timeout {
-    let deadline = match (delay.into(), get_running_loop()) {
-        (None, _) => Deadline::Never,
-        (Some(delay), Ok(event_loop)) => Deadline::At(event_loop.time().saturating_add(delay)),
-        (Some(delay), Err(_)) => Deadline::After(delay),
-    };
-    Timeout::with(deadline)
+    Timeout::with(match delay.into() {
+        None => Deadline::Never,
+        Some(delay) => match with_running_loop(LoopHandle::clone) {
+            Some(event_loop) => Deadline::At(event_loop.time().saturating_add(delay)),
+            None => Deadline::After(delay),
+        },
+    })
 }
 
 /// The same with a moment on the loop's clock (`asyncio.timeout_at`). One that has passed
@@ -62,9 +66,12 @@ pub struct Timeout {
 struct Inner {
     scope: Rc<Scope>,
     phase: Cell<Phase>,
-    deadline: Cell<Deadline>,
-    timer: RefCell<Option<Timer>>,
     expired: Cell<bool>,
+    deadline: Cell<Deadline>,
+    /// The timer for it; the null key if there is none.
+    timer: Cell<TimerKey>,
+    /// Instead of that, if the deadline had passed.
+    soon: Cell<Option<Box<Handle>>>,
     /// While the block runs.
     event_loop: RefCell<Option<LoopHandle>>,
 }
@@ -84,24 +91,20 @@ enum Deadline {
     After(Duration),
 }
 
-enum Timer {
-    Soon(Handle),
-    Later(TimerHandle),
-}
-
 impl Timeout {
+    #[inline]
     fn with(deadline: Deadline) -> Timeout {
-        let inner = Inner {
+        // (`new_cyclic` for it makes it where it stays, as in `create_future`.)
+        let inner = Rc::new_cyclic(|_| Inner {
             scope: Rc::default(),
             phase: Cell::new(Phase::New),
-            deadline: Cell::new(deadline),
-            timer: RefCell::new(None),
             expired: Cell::new(false),
-            event_loop: RefCell::new(None),
-        };
-        Timeout {
-            inner: Rc::new(inner),
-        }
+            deadline: Cell::new(deadline),
+            timer: Cell::default(),
+            soon: Cell::default(),
+            event_loop: RefCell::default(),
+        });
+        Timeout { inner }
     }
 
     /// The moment on the loop's clock when time runs out; `None` if it does not, or if the limit
@@ -145,12 +148,17 @@ impl Timeout {
     /// # Errors
     /// [`TimeoutError`] if time ran out and the block has ended with that; what the block raises;
     /// [`RuntimeError::EnteredTwice`]; [`RuntimeError::NotInTask`].
+    #[inline]
     pub fn run<T, F: StdFuture<Output = Result<T>>>(
         &self,
         block: F,
     ) -> impl StdFuture<Output = Result<T>> + use<T, F> {
-        let running = self.run_optional(block);
-        async move { running.await?.ok_or_else(|| TimeoutError::new().into()) }
+        let mut limited = Limited::new(self.inner.clone(), Box::pin(block));
+        poll_fn(move |cx| {
+            limited
+                .poll(cx)
+                .map(|ended| ended?.ok_or_else(|| TimeoutError::new().into()))
+        })
     }
 
     /// The same with `None` in place of the [`TimeoutError`] (`move_on_after` of trio and anyio).
@@ -171,59 +179,71 @@ impl Timeout {
     ///
     /// # Errors
     /// As for [`run`](Self::run), but for the timeout.
+    #[inline]
     pub fn run_optional<T, F: StdFuture<Output = Result<T>>>(
         &self,
         block: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
-        let (inner, block) = (self.inner.clone(), Box::pin(block));
-        async move { inner.run(block).await?.into_optional() }
+        let mut limited = Limited::new(self.inner.clone(), Box::pin(block));
+        poll_fn(move |cx| limited.poll(cx))
     }
 }
 
 impl Inner {
-    async fn run<T, F: StdFuture<Output = Result<T>>>(
-        self: Rc<Self>,
-        block: Pin<Box<F>>,
-    ) -> Result<Ended<T>> {
+    /// The block begins, in the task that is being stepped.
+    #[inline]
+    fn enter<F>(self: &Rc<Self>, block: &mut Body<F>) -> Result<()> {
         if self.phase.get() != Phase::New {
             return Err(RuntimeError::EnteredTwice.into());
         }
         let event_loop = get_running_loop()?;
-        if event_loop.core.stepping().is_none() {
-            return Err(RuntimeError::NotInTask.into());
-        }
+        block.enter(event_loop.clone())?;
         self.phase.set(Phase::Entered);
         if let Deadline::After(delay) = self.deadline.get() {
             let when = event_loop.time().saturating_add(delay);
             self.deadline.set(Deadline::At(when));
         }
         self.event_loop.replace(Some(event_loop.clone()));
-        let _entered = Entered(&self);
         if let Deadline::At(when) = self.deadline.get() {
             self.set_timer(&event_loop, Some(when));
         }
-        run_in(self.scope.clone(), block).await
+        Ok(())
+    }
+
+    /// The block is over, or dropped.
+    fn leave(&self) {
+        self.phase.set(Phase::Over);
+        let event_loop = self.event_loop.take();
+        if let Some(event_loop) = event_loop {
+            self.clear_timer(&event_loop);
+        }
     }
 
     /// Sets the timer, or none, in place of the one that is there.
     fn set_timer(self: &Rc<Self>, event_loop: &LoopHandle, when: Option<Duration>) {
-        let timer = when.map(|when| {
-            let inner = Rc::downgrade(self);
-            let expire = move || {
-                if let Some(inner) = inner.upgrade() {
-                    inner.expire();
-                }
-            };
-            if when <= event_loop.time() {
-                Timer::Soon(event_loop.call_soon(expire))
-            } else {
-                Timer::Later(event_loop.call_at(when, expire))
+        self.clear_timer(event_loop);
+        let Some(when) = when else { return };
+        let inner = Rc::downgrade(self);
+        let expire = move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.expire();
             }
-        });
-        match self.timer.replace(timer) {
-            Some(Timer::Soon(handle)) => handle.cancel(),
-            Some(Timer::Later(timer)) => timer.cancel(),
-            None => {}
+        };
+        if event_loop.core.has_come(when) {
+            self.soon.set(Some(Box::new(event_loop.call_soon(expire))));
+        } else {
+            self.timer
+                .set(event_loop.core.add_timer(when, in_context(expire)));
+        }
+    }
+
+    fn clear_timer(&self, event_loop: &LoopHandle) {
+        let timer = self.timer.take();
+        if !timer.is_null() {
+            event_loop.core.cancel_timer(timer);
+        }
+        if let Some(soon) = self.soon.take() {
+            soon.cancel();
         }
     }
 
@@ -235,18 +255,55 @@ impl Inner {
     }
 }
 
-/// The block runs for as long as this lives.
-struct Entered<'a>(&'a Rc<Inner>);
+/// A block that runs with a limit.
+struct Limited<F> {
+    block: Body<F>,
+    limit: Limit,
+}
 
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.phase.set(Phase::Over);
-        self.0.event_loop.take();
-        match self.0.timer.take() {
-            Some(Timer::Soon(handle)) => handle.cancel(),
-            Some(Timer::Later(timer)) => timer.cancel(),
-            None => {}
+/// The limit of a block, which has begun or not. (Apart, so as to be dropped after the block.)
+struct Limit {
+    inner: Rc<Inner>,
+    is_entered: bool,
+}
+
+impl Limit {
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.is_entered) {
+            self.inner.leave();
         }
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<T, F: StdFuture<Output = Result<T>>> Limited<F> {
+    #[inline]
+    fn new(inner: Rc<Inner>, block: Pin<Box<F>>) -> Limited<F> {
+        Limited {
+            block: Body::new(inner.scope.clone(), block),
+            limit: Limit {
+                inner,
+                is_entered: false,
+            },
+        }
+    }
+
+    /// Polls it once, which begins it if it has not begun.
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<T>>> {
+        if !self.limit.is_entered {
+            self.limit.inner.enter(&mut self.block)?;
+            self.limit.is_entered = true;
+        }
+        self.block.poll(cx).map(|ended| {
+            self.limit.leave();
+            ended.into_optional()
+        })
     }
 }
 
@@ -295,9 +352,9 @@ pub fn wait_for<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
             Some(delay) => Deadline::After(delay),
             None => Deadline::Never,
         };
-        let limit = Timeout::with(deadline).inner;
-        let ended = limit.run(Box::into_pin(awaitable)).await?;
-        ended.into_optional()?.ok_or_else(|| TimeoutError::new().into())
+        let mut limited = Limited::new(Timeout::with(deadline).inner, Box::into_pin(awaitable));
+        let ended = poll_fn(|cx| limited.poll(cx)).await?;
+        ended.ok_or_else(|| TimeoutError::new().into())
     }
 }
 

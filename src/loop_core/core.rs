@@ -158,6 +158,15 @@ impl Core {
         }
     }
 
+    /// Whether the moment `when` has come.
+    #[inline]
+    pub(crate) fn has_come(&self, when: Duration) -> bool {
+        match &self.clock {
+            LoopClock::Real(clock) => clock.has_come(when),
+            LoopClock::Injected(clock) => when <= clock.now(),
+        }
+    }
+
     /// What the clock says that an idle loop does; `None` if the loop is idle no more, for the clock may be
     /// anybody's code, and have scheduled something.
     #[inline]
@@ -174,7 +183,7 @@ impl Core {
     }
 
     /// The null key if the loop is closed.
-    pub(super) fn add_timer(&self, when: Duration, callback: Callback) -> TimerKey {
+    pub(crate) fn add_timer(&self, when: Duration, callback: Callback) -> TimerKey {
         if self.closed.get() {
             self.refuse("a timer");
             return TimerKey::null();

@@ -23,7 +23,7 @@ use crate::threadsafe::RemoteWaker;
 use flags::begin_interrupted_step;
 pub(super) use flags::may_be_interrupted;
 pub(crate) use flags::{Flag, step_is_interrupted};
-use waits::{Wait, WakerWait};
+use waits::{FirstWait, Wait, WakerWait};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -96,7 +96,7 @@ pub(crate) struct Extra {
     scope_requests: u32,
     /// What the clones of its waker share. Weak: see `RemoteWaker`.
     pub(crate) remote: sync::Weak<RemoteWaker>,
-    first_wait: Option<(Rc<dyn Cancel>, Option<Rc<Scope>>)>,
+    first_wait: Option<FirstWait>,
     /// What it waits for beside that.
     more_waits: Vec<Wait>,
     /// Counts the steps, those at least that begin with more waits.
@@ -251,7 +251,7 @@ impl TaskPart {
         let mut extra = match self.beyond.take() {
             Beyond::Extra(extra) => extra.unwrap_or_default(),
             Beyond::FirstWait(future) => Box::new(Extra {
-                first_wait: Some((future, None)),
+                first_wait: Some(FirstWait { future, scope: None }),
                 ..Extra::default()
             }),
         };

@@ -15,8 +15,7 @@ use super::step::Stepper;
 use crate::errors::{CancelledError, Exception};
 use crate::handles::TaskControl;
 
-/// The state of a scope. What polls the body is `run_in`, in `scopes.rs`.
-#[derive(Default)]
+/// The state of a scope. What polls the body is in `scopes.rs`.
 pub(crate) struct Scope {
     /// Where the body is, while it is alive.
     place: RefCell<Option<Place>>,
@@ -59,6 +58,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Inside the task that is being stepped; `None` if there is none.
+    #[inline(always)] // for the same reason as in `Scope::default`
     pub(crate) fn here(event_loop: &LoopHandle) -> Option<Place> {
         let task = event_loop.core.stepping()?;
         let parent = event_loop.core.scope();
@@ -99,16 +99,38 @@ pub(crate) enum Outside {
     Scope(Rc<Scope>),
 }
 
+impl Default for Scope {
+    #[inline]
+    fn default() -> Scope {
+        // (A constant: what is put together in memory and copied at once is copied slowly.)
+        const {
+            Scope {
+                place: RefCell::new(None),
+                waker: RefCell::new(None),
+                over: Cell::new(false),
+                error: RefCell::new(None),
+                cancelled: Cell::new(0),
+                pending: Cell::new(false),
+                due: Cell::new(false),
+                passed_on: Cell::new(false),
+                again: Cell::new(false),
+                polling: Cell::new(false),
+            }
+        }
+    }
+}
+
 impl Scope {
     /// The body is begun inside the task that is being stepped; false if there is none.
     pub(crate) fn enter(&self, event_loop: &LoopHandle) -> bool {
-        let Some(place) = Place::here(event_loop) else {
+        let mut place = self.place.borrow_mut();
+        *place = Place::here(event_loop);
+        let Some(place) = &*place else {
             return false;
         };
         if self.was_cancelled() {
             place.task.count_scope(true);
         }
-        self.place.replace(Some(place));
         true
     }
 

@@ -7,6 +7,13 @@ use crate::errors::Exception;
 use crate::few::remove_from;
 use crate::handles::Cancel;
 
+/// The future that the task is registered with, if there is one only or before others, and the innermost
+/// scope it was polled in.
+pub(super) struct FirstWait {
+    pub(super) future: Rc<dyn Cancel>,
+    pub(super) scope: Option<Rc<Scope>>,
+}
+
 /// A future that the task is registered with, beside the first wait.
 pub(super) struct Wait {
     future: Rc<dyn Cancel>,
@@ -64,7 +71,7 @@ impl TaskPart {
 
     #[inline(never)]
     fn wait_first_in_extra(&self, future: Rc<dyn Cancel>, scope: Option<Rc<Scope>>) {
-        self.edit_extra(|extra| extra.first_wait = Some((future, scope)));
+        self.edit_extra(|extra| extra.first_wait = Some(FirstWait { future, scope }));
     }
 
     #[inline(never)]
@@ -139,7 +146,7 @@ impl TaskPart {
 
     #[inline(never)]
     fn stop_first_wait_in_extra(&self, is_it: impl Fn(&Rc<dyn Cancel>) -> bool) -> bool {
-        let ended = self.with_extra(|extra| extra.first_wait.take_if(|(first, _)| is_it(first)));
+        let ended = self.with_extra(|extra| extra.first_wait.take_if(|first| is_it(&first.future)));
         if ended.is_some() {
             self.set(Flag::Waits, false);
         }
@@ -176,8 +183,8 @@ impl TaskPart {
         if self.is(Flag::Extra) {
             return self.with_extra(|extra| {
                 let first = extra.first_wait.as_ref();
-                let (first, _) = first.filter(|(_, scope)| counts(scope.as_ref()))?;
-                Some(first.clone())
+                let first = first.filter(|first| counts(first.scope.as_ref()))?;
+                Some(first.future.clone())
             });
         }
         let beyond = self.beyond.take();
