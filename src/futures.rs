@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use crate::contexts;
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result, RuntimeError};
-use crate::handles::Cancel;
+use crate::handles::{Cancel, boxed};
 use crate::loop_core::LoopHandle;
 pub use awaits::Take;
 pub(crate) use phase::Outcome;
@@ -253,25 +253,28 @@ impl<T: 'static> Future<T> {
     /// that is done schedules it now (`Future.add_done_callback`). A pending operation with a
     /// callback lives on without a handle.
     pub fn add_done_callback(&self, callback: impl FnOnce(&Future<T>) + 'static) -> CallbackKey {
-        CallbackKey(self.add_callback(match contexts::captured() {
+        let callback: DoneCallback<T> = match contexts::captured() {
             None => Box::new(callback),
             Some(context) => Box::new(move |future| context.enter(|| callback(future))),
-        }))
+        };
+        CallbackKey(self.add_callback(|key| Waiter::Callback(key, callback)))
     }
 
     /// The same for a callback that knows its future, and needs no context.
     pub(crate) fn when_done(&self, callback: impl FnOnce() + 'static) -> u32 {
-        self.add_callback(Box::new(move |_| callback()))
+        let callback = boxed(callback);
+        self.add_callback(|key| Waiter::Knowing(key, callback))
     }
 
-    fn add_callback(&self, callback: DoneCallback<T>) -> u32 {
+    #[inline]
+    fn add_callback(&self, callback: impl FnOnce(u32) -> Waiter<T>) -> u32 {
         if self.done() {
-            schedule_callback(&self.cell, callback);
+            schedule_callback(&self.cell, callback(0));
             return 0;
         }
         let state = self.cell.state();
         let key = state.new_key();
-        state.add_waiter(Waiter::Callback(key, callback));
+        state.add_waiter(|| callback(key));
         if state.is_operation() {
             self.cell.clone().keep();
             self.cell.clone().waited_for();

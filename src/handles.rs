@@ -27,7 +27,16 @@ pub(crate) fn boxed(callback: impl FnOnce() + 'static) -> Callback {
     }
 }
 
-/// The same for one that another thread has made.
+/// Boxes what `make` gives. The box comes first: a closure that is put together elsewhere and copied into
+/// it at once is copied slowly.
+#[inline]
+pub(crate) fn boxed_in_place<C: FnOnce() + 'static>(make: impl FnOnce() -> C) -> Callback {
+    let room = Box::new_uninit();
+    let callback: Box<C> = Box::write(room, make());
+    callback
+}
+
+/// The same as [`boxed`] for one that another thread has made.
 pub(crate) fn boxed_to_send(callback: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
     let mut callback = Some(callback);
     match (ready_made(&mut callback), callback) {

@@ -173,7 +173,7 @@ impl<T: 'static> Future<T> {
         }
         let key = state.new_key();
         self.registration.set(key as usize);
-        state.add_waiter(Waiter::Waker(key, waker));
+        state.add_waiter(|| Waiter::Waker(key, waker));
         if let Some(around) = core.stepping() {
             let cell: Rc<dyn Cancel> = self.cell.clone();
             around

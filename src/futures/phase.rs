@@ -6,6 +6,7 @@ use std::task::Waker;
 use super::Future;
 use crate::errors::{CancelledError, Exception, Result};
 use crate::few::Few;
+use crate::handles::Callback;
 use crate::loop_core::Stepper;
 
 /// What a future has come to.
@@ -41,13 +42,20 @@ pub(super) enum Waiter<T> {
     /// Anything else that polled it.
     Waker(u32, Waker),
     Callback(u32, DoneCallback<T>),
+    /// A callback of this crate's own, which knows the future.
+    Knowing(u32, Callback),
 }
 
 impl<T> Waiter<T> {
     pub(super) fn key(&self) -> u32 {
         match self {
             Waiter::Task(key, _) | Waiter::Waker(key, _) | Waiter::Callback(key, _) => *key,
+            Waiter::Knowing(key, _) => *key,
         }
+    }
+
+    pub(super) fn is_callback(&self) -> bool {
+        matches!(self, Waiter::Callback(..) | Waiter::Knowing(..))
     }
 }
 

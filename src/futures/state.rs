@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::Future;
-use super::phase::{DoneCallback, Outcome, Phase, Stage, Waiter};
+use super::phase::{Outcome, Phase, Stage, Waiter};
 use crate::errors::{CancelledError, Exception, InvalidStateError, Result};
 use crate::few::Few;
-use crate::handles::{Cancel, TaskControl};
+use crate::handles::{Cancel, TaskControl, boxed_in_place};
 use crate::hooks::ExceptionContext;
 use crate::loop_core::{LoopHandle, Stepper};
 
@@ -174,8 +174,20 @@ impl<T> State<T> {
         removed.is_some()
     }
 
-    /// Adds one who waits; nothing is added once it is done.
-    pub(super) fn add_waiter(&self, waiter: Waiter<T>) {
+    /// Adds one who waits; nothing is added once it is done. (Mostly it is the first, and is made in its
+    /// place: see `finish_with`.)
+    #[inline]
+    pub(super) fn add_waiter(&self, waiter: impl FnOnce() -> Waiter<T>) {
+        if self.stage() != Stage::Fresh {
+            return self.add_to_others(waiter());
+        }
+        self.stage.set(Stage::Pending);
+        let waiters = Few::One(waiter());
+        self.phase.replace(Phase::Pending(waiters)).forget();
+    }
+
+    #[inline(never)]
+    fn add_to_others(&self, waiter: Waiter<T>) {
         if self.done() {
             return;
         }
@@ -191,7 +203,7 @@ impl<T> State<T> {
     #[inline(always)] // into the one place where it is called
     pub(super) fn add_task(&self, key: u32, task: Rc<dyn Stepper>) {
         if self.stage() != Stage::Fresh {
-            return self.add_waiter(Waiter::Task(key, task));
+            return self.add_to_others(Waiter::Task(key, task));
         }
         self.stage.set(Stage::ForOneTask);
         let waiters = Few::One(Waiter::Task(key, task));
@@ -239,10 +251,7 @@ impl<T> State<T> {
 
     pub(super) fn has_callback(&self) -> bool {
         self.look(|phase| match phase {
-            Phase::Pending(waiters) => waiters
-                .as_slice()
-                .iter()
-                .any(|waiter| matches!(waiter, Waiter::Callback(..))),
+            Phase::Pending(waiters) => waiters.as_slice().iter().any(Waiter::is_callback),
             _ => false,
         })
     }
@@ -446,33 +455,41 @@ pub(super) fn finish_with<T: 'static>(
         }
         // (Also of an operation: only a callback keeps one.)
         Stage::Fresh => state.phase.replace(phase).forget(),
-        _ => tell(cell, state, phase),
+        _ => {
+            if let Phase::Pending(waiters) = state.phase.replace(phase) {
+                tell(cell, state, waiters);
+            }
+        }
     }
     Ok(())
 }
 
-/// Puts the outcome in its place, tells those who wait that it is done, and the cell if it is an
-/// operation.
+/// Tells those who wait that it is done, and the cell if it is an operation.
 #[inline(never)]
-fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, outcome: Phase<T>) {
-    let Phase::Pending(waiters) = state.phase.replace(outcome) else {
-        return;
-    };
+fn tell<T: 'static>(cell: &Rc<dyn FutureCell<T>>, state: &State<T>, waiters: Few<Waiter<T>>) {
     if state.kind == Kind::Operation {
         cell.release();
     }
     waiters.for_each(|waiter| match waiter {
         Waiter::Task(key, task) => task.wakeup(&state.event_loop, Rc::as_ptr(cell).cast(), key),
         Waiter::Waker(_, waker) => state.event_loop.guard("Exception in a waker", || waker.wake()),
-        Waiter::Callback(_, callback) => schedule_callback(cell, callback),
+        callback => schedule_callback(cell, callback),
     });
 }
 
-pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, callback: DoneCallback<T>) {
-    let future = Future::of(cell.clone());
-    cell.state()
-        .event_loop
-        .schedule(Box::new(move || callback(&future)));
+/// Has a callback called that waits for a future which is done, and lives until then.
+pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, waiter: Waiter<T>) {
+    let (event_loop, cell) = (&cell.state().event_loop, cell.clone());
+    event_loop.schedule(match waiter {
+        Waiter::Callback(_, callback) => boxed_in_place(|| move || callback(&Future::of(cell))),
+        Waiter::Knowing(_, callback) => boxed_in_place(|| {
+            move || {
+                let _future = cell;
+                callback();
+            }
+        }),
+        Waiter::Task(..) | Waiter::Waker(..) => return,
+    });
 }
 
 #[cfg(test)]
