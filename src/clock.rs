@@ -241,8 +241,8 @@ mod system {
         when.saturating_sub(FAR) > last_tick
     }
 
-    /// Zero before the origin, which can come about only from outside (in a child process with another time
-    /// namespace).
+    /// Zero before the origin: where the last tick was that, and from outside (in a child process with
+    /// another time namespace).
     #[inline]
     fn between(origin: Moment, now: Moment) -> Duration {
         let (mut seconds, mut nanos) = (now.tv_sec - origin.tv_sec, now.tv_nsec - origin.tv_nsec);
@@ -261,5 +261,24 @@ mod system {
         assert_eq!(between(origin, moment(2, 1)), Duration::from_nanos(2));
         assert_eq!(between(moment(1, 1), moment(3, 2)), Duration::new(2, 1));
         assert_eq!(between(moment(3, 2), moment(3, 1)), Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_has_come_by_an_exact_look_or_is_far_off() {
+        let clock = MonotonicClock::new();
+        for milliseconds in (0..400).chain([3_600_000, u64::MAX]) {
+            let before = clock.now();
+            let when = Duration::from_millis(milliseconds);
+            for when in [when, before.saturating_add(when), before.saturating_sub(when)] {
+                let has_come = clock.has_come(when);
+                assert!(has_come || when > before);
+                assert!(!has_come || when <= clock.now());
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[cfg(unix)]
 use miniloop::Source;
-use miniloop::{EventLoop, FakeClock, sleep, yield_now};
+use miniloop::{EventLoop, FakeClock, sleep, timeout, yield_now};
 
 /// The system's allocator, which counts for each thread.
 struct Counting;
@@ -208,13 +208,20 @@ fn a_receive_that_a_task_awaits_allocates_its_bytes_and_nothing_else() {
     let event_loop = warm_loop();
     let (left, mut right) = std::os::unix::net::UnixStream::pair().unwrap();
     let left = Source::new(left).unwrap();
-    let mut receiving = |rounds: usize| {
+    let mut receiving = |rounds: usize, limited: bool| {
         let (handle, source) = (event_loop.handle(), left.clone());
-        let task = event_loop.create_task(async move {
+        let receive = async move || {
             for _ in 0..rounds {
                 handle.sock_recv(&source, 10).await?;
             }
             Ok(())
+        };
+        let task = event_loop.create_task(async move {
+            if limited {
+                timeout(Duration::from_secs(3600)).run(receive()).await
+            } else {
+                receive().await
+            }
         });
         allocations(|| {
             while !task.done() {
@@ -224,9 +231,50 @@ fn a_receive_that_a_task_awaits_allocates_its_bytes_and_nothing_else() {
             }
         })
     };
-    receiving(2);
-    let (few, many) = (receiving(10), receiving(10 + MANY));
-    assert!(many - few <= MANY + 20, "{many} for {MANY} more than {few}");
+    for limited in [false, true] {
+        receiving(2, limited);
+        let (few, many) = (receiving(10, limited), receiving(10 + MANY, limited));
+        assert!(many - few <= MANY + 20, "{many} for {MANY} more than {few}");
+    }
+}
+
+#[test]
+fn a_timeout_is_four_allocations() {
+    // Its state, its scope, its block and its timer's callback.
+    let event_loop = warm_loop();
+    let limiting = |rounds: usize| {
+        let task = event_loop.create_task(async move {
+            for _ in 0..rounds {
+                timeout(Duration::from_secs(3600)).run(yield_now()).await?;
+            }
+            Ok(())
+        });
+        allocations(|| event_loop.run_until_complete(task).unwrap())
+    };
+    limiting(MANY);
+    assert_eq!(limiting(2 + MANY) - limiting(2), 4 * MANY);
+}
+
+#[test]
+fn a_callback_of_a_future_is_two_allocations_beside_the_future() {
+    // One until the future is done, and one that brings the two together.
+    let event_loop = warm_loop();
+    let calling_back = || {
+        let future = event_loop.create_future();
+        future.add_done_callback(|done| drop(std::hint::black_box(done.result())));
+        future.set_result(7).unwrap();
+        event_loop.run_once().unwrap();
+    };
+    calling_back();
+    // (What captures nothing takes no memory.)
+    assert_eq!(allocations(calling_back), 2);
+    let with_capture = || {
+        let (future, callback) = (event_loop.create_future(), with_a_capture());
+        future.add_done_callback(move |_| callback());
+        future.set_result(()).unwrap();
+        event_loop.run_once().unwrap();
+    };
+    assert_eq!(allocations(with_capture), 3);
 }
 
 #[test]

@@ -27,6 +27,8 @@ mod awaited;
 mod become_futures;
 #[path = "sockets/direct.rs"]
 mod direct;
+#[path = "sockets/in_scopes.rs"]
+mod in_scopes;
 #[path = "sockets/left_over.rs"]
 mod left_over;
 #[path = "sockets/not_awaited.rs"]

@@ -138,7 +138,7 @@ fn a_failure_is_kept_for_whoever_asks() {
 }
 
 #[test]
-fn a_scope_a_timeout_and_wakers_of_others_find_a_future() {
+fn a_cancelled_scope_a_timeout_that_expires_and_wakers_of_others_find_a_future() {
     let event_loop = EventLoop::with_clock(FakeClock::auto()).unwrap();
     let (left, right) = pair();
     let handle = event_loop.handle();
