@@ -172,6 +172,24 @@ def yields(loop, count):
     return cpu_of(count, loop, operations)
 
 
+def timeouts(loop, count):
+    def operations(work):
+        async def task(numbers):
+            for number in numbers:
+                async with asyncio.timeout(5):
+                    await asyncio.sleep(0)
+                work.add(number)
+
+        async def main():
+            share = count // 1_000
+            shares = (range(n * share, (n + 1) * share) for n in range(1_000))
+            await asyncio.gather(*[task(numbers) for numbers in shares])
+
+        loop.run_until_complete(main())
+
+    return cpu_of(count, loop, operations)
+
+
 def wakes(loop, count):
     def operations(work):
         left = None
@@ -277,6 +295,7 @@ TRIALS = [
     timers_cancel_later,
     tasks,
     yields,
+    timeouts,
     wakes,
     thread_wakes,
     thread_bursts,

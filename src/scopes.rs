@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use crate::errors::{CancelledError, Exception, Result, RuntimeError};
-use crate::loop_core::{Awaiting, LoopHandle, Scope, get_running_loop};
+use crate::loop_core::{Awaiting, LoopHandle, Scope, with_running_loop};
 
 /// How a body has ended.
 pub(crate) enum Ended<T> {
@@ -78,18 +78,26 @@ impl<F> Body<F> {
         }
     }
 
-    /// Enters the scope in the task that is being stepped.
+    /// Enters the scope, in the task that is being stepped. Gives the scope and the loop.
     ///
     /// # Errors
-    /// [`RuntimeError::NotInTask`].
+    /// [`RuntimeError::EnteredTwice`], [`RuntimeError::NoRunningLoop`], [`RuntimeError::NotInTask`].
     #[inline]
-    pub(crate) fn enter(&mut self, event_loop: LoopHandle) -> Result<(), RuntimeError> {
-        assert!(self.body.is_some(), "a block was polled after it had ended");
-        if !self.entered.scope.enter(&event_loop) {
+    pub(crate) fn enter(&mut self) -> Result<(&Rc<Scope>, &LoopHandle), RuntimeError> {
+        let Entered { scope, event_loop } = &mut self.entered;
+        if !scope.is_new() {
+            return Err(RuntimeError::EnteredTwice);
+        }
+        let running = with_running_loop(LoopHandle::clone).ok_or(RuntimeError::NoRunningLoop)?;
+        if !scope.enter(&running) {
             return Err(RuntimeError::NotInTask);
         }
-        self.entered.event_loop = Some(event_loop);
-        Ok(())
+        Ok((scope, event_loop.insert(running)))
+    }
+
+    #[inline]
+    pub(crate) fn is_entered(&self) -> bool {
+        self.entered.event_loop.is_some()
     }
 }
 
@@ -198,7 +206,6 @@ pub struct CancelScope {
 #[derive(Default)]
 struct Inner {
     scope: Rc<Scope>,
-    entered: Cell<bool>,
     caught: Cell<bool>,
 }
 
@@ -244,11 +251,7 @@ impl CancelScope {
         let inner = self.inner.clone();
         let mut body = Body::new(inner.scope.clone(), Box::pin(body));
         async move {
-            if inner.entered.get() {
-                return Err(RuntimeError::EnteredTwice.into());
-            }
-            body.enter(get_running_loop()?)?;
-            inner.entered.set(true);
+            body.enter()?;
             let ended = poll_fn(|cx| body.poll(cx)).await;
             inner.caught.set(matches!(ended, Ended::Interrupted));
             ended.into_optional()

@@ -1,20 +1,15 @@
 //! Timeouts: a scope and the timer that cancels it (Python's `timeouts.py`).
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future as StdFuture, poll_fn};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use slotmap::Key;
-
-use crate::errors::{CancelledError, Result, RuntimeError, TimeoutError};
+use crate::errors::{Result, RuntimeError, TimeoutError};
 use crate::futures::Future;
-use crate::handles::{Handle, Scheduler, TimerKey};
-use crate::loop_core::{LoopHandle, Scope, get_running_loop, in_context, with_running_loop};
-use crate::scopes::Body;
+use crate::loop_core::{Deadline, LoopHandle, Scope, get_running_loop, with_running_loop};
+use crate::scopes::{Body, Ended};
 
 /// Limits the time of a block (`asyncio.timeout`): `delay` from now, or no limit with `None`.
 ///
@@ -60,57 +55,21 @@ pub fn timeout_at(when: impl Into<Option<Duration>>) -> Timeout {
 /// is not told from that.)
 #[derive(Clone)]
 pub struct Timeout {
-    inner: Rc<Inner>,
-}
-
-struct Inner {
     scope: Rc<Scope>,
-    phase: Cell<Phase>,
-    expired: Cell<bool>,
-    deadline: Cell<Deadline>,
-    /// The timer for it; the null key if there is none.
-    timer: Cell<TimerKey>,
-    /// Instead of that, if the deadline had passed.
-    soon: Cell<Option<Box<Handle>>>,
-    /// While the block runs.
-    event_loop: RefCell<Option<LoopHandle>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    New,
-    Entered,
-    Over,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Deadline {
-    Never,
-    At(Duration),
-    /// Counted from when it is entered.
-    After(Duration),
 }
 
 impl Timeout {
     #[inline]
     fn with(deadline: Deadline) -> Timeout {
-        // (`new_cyclic` for it makes it where it stays, as in `create_future`.)
-        let inner = Rc::new_cyclic(|_| Inner {
-            scope: Rc::default(),
-            phase: Cell::new(Phase::New),
-            expired: Cell::new(false),
-            deadline: Cell::new(deadline),
-            timer: Cell::default(),
-            soon: Cell::default(),
-            event_loop: RefCell::default(),
-        });
-        Timeout { inner }
+        let scope = Rc::<Scope>::default();
+        scope.limit.deadline.set(deadline);
+        Timeout { scope }
     }
 
     /// The moment on the loop's clock when time runs out; `None` if it does not, or if the limit
     /// was made where no loop runs and has not been entered (`Timeout.when`).
     pub fn when(&self) -> Option<Duration> {
-        match self.inner.deadline.get() {
+        match self.scope.limit.deadline.get() {
             Deadline::At(when) => Some(when),
             Deadline::Never | Deadline::After(_) => None,
         }
@@ -118,7 +77,7 @@ impl Timeout {
 
     /// Whether time has run out while the block ran (`Timeout.expired`).
     pub fn expired(&self) -> bool {
-        self.inner.expired.get()
+        self.scope.limit.expired.get()
     }
 
     /// Sets another moment, or none, while the block runs (`Timeout.reschedule`). A moment that
@@ -128,18 +87,12 @@ impl Timeout {
     /// [`RuntimeError::NotEntered`] before the block, [`RuntimeError::Over`] after it and once
     /// time has run out.
     pub fn reschedule(&self, when: impl Into<Option<Duration>>) -> Result<(), RuntimeError> {
-        match self.inner.phase.get() {
-            Phase::New => return Err(RuntimeError::NotEntered),
-            Phase::Entered if !self.expired() => {}
-            Phase::Entered | Phase::Over => return Err(RuntimeError::Over),
+        if self.scope.is_new() {
+            return Err(RuntimeError::NotEntered);
         }
-        let event_loop = self.inner.event_loop.borrow().clone();
-        let event_loop = event_loop.ok_or(RuntimeError::NotEntered)?;
-        let when = when.into();
-        self.inner
-            .deadline
-            .set(when.map_or(Deadline::Never, Deadline::At));
-        self.inner.set_timer(&event_loop, when);
+        let event_loop = self.scope.event_loop().filter(|_| !self.expired());
+        let event_loop = event_loop.ok_or(RuntimeError::Over)?;
+        self.scope.set_deadline(&event_loop, when.into());
         Ok(())
     }
 
@@ -153,11 +106,9 @@ impl Timeout {
         &self,
         block: F,
     ) -> impl StdFuture<Output = Result<T>> + use<T, F> {
-        let mut limited = Limited::new(self.inner.clone(), Box::pin(block));
+        let mut block = Body::new(self.scope.clone(), Box::pin(block));
         poll_fn(move |cx| {
-            limited
-                .poll(cx)
-                .map(|ended| ended?.ok_or_else(|| TimeoutError::new().into()))
+            poll_limited(&mut block, cx).map(|ended| ended?.ok_or_else(|| TimeoutError::new().into()))
         })
     }
 
@@ -184,127 +135,22 @@ impl Timeout {
         &self,
         block: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
-        let mut limited = Limited::new(self.inner.clone(), Box::pin(block));
-        poll_fn(move |cx| limited.poll(cx))
+        let mut block = Body::new(self.scope.clone(), Box::pin(block));
+        poll_fn(move |cx| poll_limited(&mut block, cx))
     }
 }
 
-impl Inner {
-    /// The block begins, in the task that is being stepped.
-    #[inline]
-    fn enter<F>(self: &Rc<Self>, block: &mut Body<F>) -> Result<()> {
-        if self.phase.get() != Phase::New {
-            return Err(RuntimeError::EnteredTwice.into());
-        }
-        let event_loop = get_running_loop()?;
-        block.enter(event_loop.clone())?;
-        self.phase.set(Phase::Entered);
-        if let Deadline::After(delay) = self.deadline.get() {
-            let when = event_loop.time().saturating_add(delay);
-            self.deadline.set(Deadline::At(when));
-        }
-        self.event_loop.replace(Some(event_loop.clone()));
-        if let Deadline::At(when) = self.deadline.get() {
-            self.set_timer(&event_loop, Some(when));
-        }
-        Ok(())
+/// Polls a block with a limit once, which begins it if it has not begun.
+#[inline]
+fn poll_limited<T, F: StdFuture<Output = Result<T>>>(
+    block: &mut Body<F>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<T>>> {
+    if !block.is_entered() {
+        let (scope, event_loop) = block.enter()?;
+        scope.start_limit(event_loop);
     }
-
-    /// The block is over, or dropped.
-    fn leave(&self) {
-        self.phase.set(Phase::Over);
-        let event_loop = self.event_loop.take();
-        if let Some(event_loop) = event_loop {
-            self.clear_timer(&event_loop);
-        }
-    }
-
-    /// Sets the timer, or none, in place of the one that is there.
-    fn set_timer(self: &Rc<Self>, event_loop: &LoopHandle, when: Option<Duration>) {
-        self.clear_timer(event_loop);
-        let Some(when) = when else { return };
-        let inner = Rc::downgrade(self);
-        let expire = move || {
-            if let Some(inner) = inner.upgrade() {
-                inner.expire();
-            }
-        };
-        if event_loop.core.has_come(when) {
-            self.soon.set(Some(Box::new(event_loop.call_soon(expire))));
-        } else {
-            self.timer
-                .set(event_loop.core.add_timer(when, in_context(expire)));
-        }
-    }
-
-    fn clear_timer(&self, event_loop: &LoopHandle) {
-        let timer = self.timer.take();
-        if !timer.is_null() {
-            event_loop.core.cancel_timer(timer);
-        }
-        if let Some(soon) = self.soon.take() {
-            soon.cancel();
-        }
-    }
-
-    fn expire(&self) {
-        if self.phase.get() == Phase::Entered {
-            self.expired.set(true);
-            self.scope.cancel(CancelledError::new());
-        }
-    }
-}
-
-/// A block that runs with a limit.
-struct Limited<F> {
-    block: Body<F>,
-    limit: Limit,
-}
-
-/// The limit of a block, which has begun or not. (Apart, so as to be dropped after the block.)
-struct Limit {
-    inner: Rc<Inner>,
-    is_entered: bool,
-}
-
-impl Limit {
-    fn leave(&mut self) {
-        if std::mem::take(&mut self.is_entered) {
-            self.inner.leave();
-        }
-    }
-}
-
-impl Drop for Limit {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-impl<T, F: StdFuture<Output = Result<T>>> Limited<F> {
-    #[inline]
-    fn new(inner: Rc<Inner>, block: Pin<Box<F>>) -> Limited<F> {
-        Limited {
-            block: Body::new(inner.scope.clone(), block),
-            limit: Limit {
-                inner,
-                is_entered: false,
-            },
-        }
-    }
-
-    /// Polls it once, which begins it if it has not begun.
-    #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<T>>> {
-        if !self.limit.is_entered {
-            self.limit.inner.enter(&mut self.block)?;
-            self.limit.is_entered = true;
-        }
-        self.block.poll(cx).map(|ended| {
-            self.limit.leave();
-            ended.into_optional()
-        })
-    }
+    block.poll(cx).map(Ended::into_optional)
 }
 
 impl fmt::Debug for Timeout {
@@ -352,8 +198,8 @@ pub fn wait_for<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
             Some(delay) => Deadline::After(delay),
             None => Deadline::Never,
         };
-        let mut limited = Limited::new(Timeout::with(deadline).inner, Box::into_pin(awaitable));
-        let ended = poll_fn(|cx| limited.poll(cx)).await?;
+        let mut block = Body::new(Timeout::with(deadline).scope, Box::into_pin(awaitable));
+        let ended = poll_fn(|cx| poll_limited(&mut block, cx)).await?;
         ended.ok_or_else(|| TimeoutError::new().into())
     }
 }

@@ -21,6 +21,7 @@ mod spawn;
 mod system_calls;
 mod tasks;
 mod thread_wakes;
+mod timeouts;
 mod timers_cancel;
 mod timers_fire;
 mod trial;
@@ -43,7 +44,7 @@ enum Workload {
     Served(&'static str, fn(&mut Harness) -> Outcome<Vec<Row>>),
 }
 
-const WORKLOADS: [Workload; 15] = [
+const WORKLOADS: [Workload; 16] = [
     Workload::Trial(&callbacks::TRIAL),
     Workload::Trial(&chain::ALONE),
     Workload::Trial(&chain::BESIDE_A_SOCKET),
@@ -52,6 +53,7 @@ const WORKLOADS: [Workload; 15] = [
     Workload::Trial(&timers_cancel::LATER),
     Workload::Trial(&tasks::TRIAL),
     Workload::Trial(&yields::TRIAL),
+    Workload::Trial(&timeouts::TRIAL),
     Workload::Trial(&wakes::TRIAL),
     Workload::Trial(&thread_wakes::SINGLE),
     Workload::Trial(&thread_wakes::BURSTS),

@@ -106,7 +106,7 @@ type Callback = Box<dyn FnOnce()>;
 
 /// A heap of deadlines and slots; a slot without a callback is a tomb.
 #[derive(Default)]
-struct Heap {
+pub struct Heap {
     entries: BinaryHeap<Reverse<(Instant, u64, usize)>>,
     slots: Vec<Option<Callback>>,
     free: Vec<usize>,
@@ -115,7 +115,7 @@ struct Heap {
 }
 
 impl Heap {
-    fn arm(&mut self, delay: Duration, callback: Callback) -> usize {
+    pub fn arm(&mut self, delay: Duration, callback: Callback) -> usize {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot] = Some(callback);
@@ -132,7 +132,7 @@ impl Heap {
         slot
     }
 
-    fn cancel(&mut self, slot: usize) {
+    pub fn cancel(&mut self, slot: usize) {
         self.slots[slot] = None;
         self.tombs += 1;
         if self.tombs > self.entries.len() / 2 {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use super::LoopHandle;
+use super::limit::Limit;
 use super::part::{Flag, Phase};
 use super::step::Stepper;
 use crate::errors::{CancelledError, Exception};
@@ -21,7 +22,7 @@ pub(crate) struct Scope {
     place: RefCell<Option<Place>>,
     /// What wakes the body, if something inside the task polls it with a waker of its own.
     waker: RefCell<Option<Waker>>,
-    over: Cell<bool>,
+    stage: Cell<Stage>,
     /// It was asked to stop, with this error.
     error: RefCell<Option<CancelledError>>,
     /// When, if it was entered then.
@@ -36,6 +37,15 @@ pub(crate) struct Scope {
     again: Cell<bool>,
     /// The body is being polled.
     polling: Cell<bool>,
+    /// When it is to be cancelled by itself.
+    pub(crate) limit: Limit,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    New,
+    Entered,
+    Over,
 }
 
 /// A place inside a task, and what had been asked of the task and of the scopes around it when it
@@ -107,7 +117,7 @@ impl Default for Scope {
             Scope {
                 place: RefCell::new(None),
                 waker: RefCell::new(None),
-                over: Cell::new(false),
+                stage: Cell::new(Stage::New),
                 error: RefCell::new(None),
                 cancelled: Cell::new(0),
                 pending: Cell::new(false),
@@ -115,6 +125,7 @@ impl Default for Scope {
                 passed_on: Cell::new(false),
                 again: Cell::new(false),
                 polling: Cell::new(false),
+                limit: Limit::never(),
             }
         }
     }
@@ -131,25 +142,39 @@ impl Scope {
         if self.was_cancelled() {
             place.task.count_scope(true);
         }
+        self.stage.set(Stage::Entered);
         true
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.stage.get() == Stage::New
+    }
+
+    #[inline]
+    pub(crate) fn is_entered(&self) -> bool {
+        self.stage.get() == Stage::Entered
     }
 
     /// The body is over, or dropped.
     pub(crate) fn leave(&self) {
-        self.over.set(true);
+        self.stage.set(Stage::Over);
         self.pending.set(false);
         let (place, waker) = (self.place.take(), self.waker.take());
         drop(waker);
-        if let Some(place) = &place
-            && self.was_cancelled()
-        {
+        let Some(place) = place else { return };
+        self.limit.clear(&place.event_loop);
+        if self.was_cancelled() {
             place.task.count_scope(false);
         }
-        drop(place);
     }
 
     pub(crate) fn was_cancelled(&self) -> bool {
         self.error.borrow().is_some()
+    }
+
+    /// Its loop, while the body is alive.
+    pub(crate) fn event_loop(&self) -> Option<LoopHandle> {
+        Some(self.place.borrow().as_ref()?.event_loop.clone())
     }
 
     fn place(&self) -> Option<Place> {
@@ -158,7 +183,7 @@ impl Scope {
 
     /// Interrupts the body, or will do so when it is entered. False if it is over.
     pub(crate) fn cancel(self: &Rc<Self>, error: CancelledError) -> bool {
-        if self.over.get() {
+        if self.stage.get() == Stage::Over {
             return false;
         }
         let first = self.error.replace(Some(error.clone())).is_none();
@@ -198,7 +223,8 @@ impl Scope {
     /// Has it delivered once more, at the next await that begins in the body: it was delivered, but
     /// something else took precedence.
     fn cancel_again(&self) {
-        self.again.set(self.was_cancelled() && !self.over.get());
+        self.again
+            .set(self.was_cancelled() && self.stage.get() != Stage::Over);
     }
 
     /// An await begins in this scope: takes that, for this scope or one around it.
@@ -211,6 +237,7 @@ impl Scope {
 
     /// Before the body is polled. `waker`: that of something inside the task, if it is not the
     /// task's own.
+    #[inline]
     pub(crate) fn begin_poll(&self, event_loop: &LoopHandle, waker: Option<&Waker>) {
         self.follow(event_loop);
         if waker.is_some() || self.waker.borrow().is_some() {
