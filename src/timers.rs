@@ -14,8 +14,8 @@
 //!
 //! * A new timer goes to `fresh`, at the price of a push. Many (a timeout around something quick)
 //!   are cancelled while they are there.
-//! * The fresh timers are placed when there are `ROOM` of them, or when the loop looks for the
-//!   first timer and it may be among them. A block that has more than `ROOM` then is parted at
+//! * The fresh timers are placed when there are `FRESH` of them, most of them alive, or when the
+//!   loop looks for the first timer and it may be among them. A block that has more than `ROOM` then is parted at
 //!   its median, and so is the heap: its later half becomes the nearest block.
 //! * When the heap is used up, the nearest block becomes the heap.
 //! * A timer that is due has no entry any more; its key waits in `due` for its turn to run.
@@ -24,8 +24,8 @@
 //!   cancelling sweeps a few places, in rotation, until there are not.
 //!
 //! So a timer is moved a few times between its arming and its firing, and never among more than
-//! `ROOM` others. That bounds the pauses. The longest are the placing of `ROOM` fresh timers
-//! (0.08 ms with 100,000 pending, 0.2 ms with 1,000,000) and a sweep (0.01 and 0.03 ms; one heap,
+//! `ROOM` others. That bounds the pauses. The longest are the placing of `FRESH` fresh timers
+//! (0.1 ms with 100,000 or 1,000,000 pending, and 0.33 ms once in a hundred) and a sweep (0.01 and 0.03 ms; one heap,
 //! swept as a whole, took 1.2 and 15 ms). One thing grows with the number of timers: when the
 //! nearest third of all was cancelled at one stroke, the next look leafs through it, in 0.2 and
 //! 3.6 ms (the heap: 11 and 250 ms), which is less than the cancelling took. Those are the pauses
@@ -41,9 +41,13 @@ use slotmap::SlotMap;
 
 use crate::handles::{Callback, TimerKey};
 
-/// How many entries `fresh`, the heap and each block may have. (Few in this file's own tests, so
-/// that there are many blocks.)
+/// How many entries the heap and each block may have. (Few in this file's own tests, so that there are
+/// many blocks.)
 const ROOM: usize = if cfg!(test) { 8 } else { 1024 };
+
+/// Of the fresh ones there may be more, for many of them are cancelled: a thousand tasks that each renew a
+/// timeout in every tick have none of them placed.
+const FRESH: usize = 2 * ROOM;
 
 /// How many due timers are looked for in memory at once.
 const LOOKED_FOR: usize = 16;
@@ -102,7 +106,7 @@ impl Timers {
         self.fresh.push(Reverse((turn, key)));
         self.fresh_from = self.fresh_from.min(turn.deadline);
         self.entries += 1;
-        if self.fresh.len() == ROOM {
+        if self.fresh.len() == FRESH {
             self.make_room();
         }
         key
@@ -111,7 +115,7 @@ impl Timers {
     #[inline(never)]
     fn make_room(&mut self) {
         self.sweep_fresh();
-        if self.fresh.len() > ROOM / 2 {
+        if self.fresh.len() > FRESH / 2 {
             self.place_fresh();
         }
     }
