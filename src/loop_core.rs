@@ -42,6 +42,7 @@ use crate::threadsafe::ThreadsafeHandle;
 pub(crate) use awaiting::{Awaiting, take_cancellation};
 pub(crate) use core::{Core, Kept, SCRATCH_LIMIT};
 pub(crate) use limit::Deadline;
+use limit::Due;
 use running::a_loop_is_running;
 pub use running::get_running_loop;
 pub(crate) use running::with_running_loop;
@@ -152,7 +153,7 @@ impl LoopHandle {
     #[inline]
     pub(crate) fn set_timer(&self, when: Duration, callback: Callback) -> TimerHandle {
         // Only the key crosses a call: a handle that is put together in there would be copied.
-        let key = self.core.add_timer(when, callback);
+        let key = self.core.add_timer(when, || Due::Call(callback));
         if key.is_null() {
             return TimerHandle::born_cancelled(when);
         }
@@ -390,9 +391,9 @@ impl LoopHandle {
             }
             Lane::Timer => {
                 for _ in 0..count {
-                    let callback = core.timers.borrow_mut().take_due();
-                    if let Some(callback) = callback {
-                        self.run_job(callback);
+                    let due = core.timers.borrow_mut().take_due();
+                    if let Some(due) = due {
+                        self.run_job(|| due.happen());
                     }
                 }
             }

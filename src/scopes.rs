@@ -78,53 +78,52 @@ impl<F> Body<F> {
         }
     }
 
-    /// Enters the scope, in the task that is being stepped. Gives the scope and the loop.
-    ///
-    /// # Errors
-    /// [`RuntimeError::EnteredTwice`], [`RuntimeError::NoRunningLoop`], [`RuntimeError::NotInTask`].
-    #[inline]
-    pub(crate) fn enter(&mut self) -> Result<(&Rc<Scope>, &LoopHandle), RuntimeError> {
-        let Entered { scope, event_loop } = &mut self.entered;
-        if !scope.is_new() {
-            return Err(RuntimeError::EnteredTwice);
-        }
-        let running = with_running_loop(LoopHandle::clone).ok_or(RuntimeError::NoRunningLoop)?;
-        if !scope.enter(&running) {
-            return Err(RuntimeError::NotInTask);
-        }
-        Ok((scope, event_loop.insert(running)))
-    }
-
-    #[inline]
-    pub(crate) fn is_entered(&self) -> bool {
-        self.entered.event_loop.is_some()
+    /// The body is over: it leaves its scope.
+    fn end(&mut self) {
+        self.entered.leave();
+        self.body = None;
     }
 }
 
 impl<T, F: StdFuture<Output = Result<T>>> Body<F> {
-    /// Polls it once; it is entered. If only something foreign could go on and it is to be cancelled, it
-    /// is dropped where it is.
+    /// Polls it once, as a part of the task that is being stepped; the first time it enters the scope.
+    ///
+    /// # Errors
+    /// [`RuntimeError::EnteredTwice`], [`RuntimeError::NoRunningLoop`], [`RuntimeError::NotInTask`].
+    ///
+    /// # Panics
+    /// If it is over, or has panicked before, as a coroutine does.
     #[inline]
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended<T>> {
-        let (Some(body), Some(event_loop)) = (&mut self.body, &self.entered.event_loop) else {
-            unreachable!("it is entered");
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended<T>>> {
+        let poll = OverIfItPanics(self);
+        let polled = poll.0.poll_now(cx);
+        std::mem::forget(poll);
+        if polled.is_ready() {
+            self.end();
+        }
+        polled
+    }
+
+    #[inline]
+    fn poll_now(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended<T>>> {
+        let Some(body) = &mut self.body else {
+            panic!("a block was polled after it had ended");
         };
-        let scope = &self.entered.scope;
+        let Entered { scope, event_loop } = &mut self.entered;
+        let event_loop = match event_loop {
+            Some(event_loop) => &*event_loop,
+            None => enter(scope, event_loop)?,
+        };
         let result = match poll_in(event_loop, scope, body.as_mut(), cx) {
             Poll::Ready(result) => result,
             Poll::Pending if scope.suspended() => return Poll::Pending,
+            // Only something foreign could go on, and it is to be cancelled: it is dropped where it is.
             Poll::Pending => {
                 self.body = None;
                 Err(CancelledError::new().into())
             }
         };
-        Poll::Ready(self.end(result))
-    }
-
-    #[inline]
-    fn end(&mut self, result: Result<T>) -> Ended<T> {
-        let scope = &self.entered.scope;
-        let ended = match result {
+        Poll::Ready(Ok(match result {
             Err(exception) if exception.is_cancelled() => {
                 if scope.was_cancelled() && scope.outside(&exception).is_none() {
                     Ended::Interrupted
@@ -133,11 +132,34 @@ impl<T, F: StdFuture<Output = Result<T>>> Body<F> {
                 }
             }
             result => Ended::With(result),
-        };
-        self.entered.leave();
-        self.body = None;
-        ended
+        }))
     }
+}
+
+/// A body is being polled for as long as this lives; if it is dropped, the body is over.
+struct OverIfItPanics<'a, F>(&'a mut Body<F>);
+
+impl<F> Drop for OverIfItPanics<'_, F> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.body = None;
+        self.0.entered.leave();
+    }
+}
+
+/// The body begins, in the task that is being stepped, and its time if that is limited.
+#[inline]
+fn enter<'a>(scope: &Rc<Scope>, entered: &'a mut Option<LoopHandle>) -> Result<&'a LoopHandle, RuntimeError> {
+    if !scope.is_new() {
+        return Err(RuntimeError::EnteredTwice);
+    }
+    let running = with_running_loop(LoopHandle::clone).ok_or(RuntimeError::NoRunningLoop)?;
+    if !scope.enter(&running) {
+        return Err(RuntimeError::NotInTask);
+    }
+    let event_loop = entered.insert(running);
+    scope.start_limit(event_loop);
+    Ok(event_loop)
 }
 
 /// Polls a part of the body's task as one in the scope.
@@ -251,8 +273,7 @@ impl CancelScope {
         let inner = self.inner.clone();
         let mut body = Body::new(inner.scope.clone(), Box::pin(body));
         async move {
-            body.enter()?;
-            let ended = poll_fn(|cx| body.poll(cx)).await;
+            let ended = poll_fn(|cx| body.poll(cx)).await?;
             inner.caught.set(matches!(ended, Ended::Interrupted));
             ended.into_optional()
         }

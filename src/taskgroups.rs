@@ -262,8 +262,7 @@ impl Inner {
         self.event_loop.replace(Some(event_loop.clone()));
         let entered = Entered(&self);
         let mut block = Body::new(self.scope.clone(), block);
-        block.enter()?;
-        let ended = poll_fn(|cx| block.poll(cx)).await;
+        let ended = poll_fn(|cx| block.poll(cx)).await?;
         self.phase.set(Phase::Waiting);
         let mut value = None;
         let mut outside = None;

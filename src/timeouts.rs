@@ -3,13 +3,12 @@
 use std::fmt;
 use std::future::{Future as StdFuture, poll_fn};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::errors::{Result, RuntimeError, TimeoutError};
 use crate::futures::Future;
 use crate::loop_core::{Deadline, LoopHandle, Scope, get_running_loop, with_running_loop};
-use crate::scopes::{Body, Ended};
+use crate::scopes::Body;
 
 /// Limits the time of a block (`asyncio.timeout`): `delay` from now, or no limit with `None`.
 ///
@@ -108,7 +107,9 @@ impl Timeout {
     ) -> impl StdFuture<Output = Result<T>> + use<T, F> {
         let mut block = Body::new(self.scope.clone(), Box::pin(block));
         poll_fn(move |cx| {
-            poll_limited(&mut block, cx).map(|ended| ended?.ok_or_else(|| TimeoutError::new().into()))
+            block
+                .poll(cx)
+                .map(|ended| ended?.into_optional()?.ok_or_else(|| TimeoutError::new().into()))
         })
     }
 
@@ -136,21 +137,8 @@ impl Timeout {
         block: F,
     ) -> impl StdFuture<Output = Result<Option<T>>> + use<T, F> {
         let mut block = Body::new(self.scope.clone(), Box::pin(block));
-        poll_fn(move |cx| poll_limited(&mut block, cx))
+        poll_fn(move |cx| block.poll(cx).map(|ended| ended?.into_optional()))
     }
-}
-
-/// Polls a block with a limit once, which begins it if it has not begun.
-#[inline]
-fn poll_limited<T, F: StdFuture<Output = Result<T>>>(
-    block: &mut Body<F>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<Option<T>>> {
-    if !block.is_entered() {
-        let (scope, event_loop) = block.enter()?;
-        scope.start_limit(event_loop);
-    }
-    block.poll(cx).map(Ended::into_optional)
 }
 
 impl fmt::Debug for Timeout {
@@ -199,8 +187,8 @@ pub fn wait_for<T: 'static, F: StdFuture<Output = Result<T>> + 'static>(
             None => Deadline::Never,
         };
         let mut block = Body::new(Timeout::with(deadline).scope, Box::into_pin(awaitable));
-        let ended = poll_fn(|cx| poll_limited(&mut block, cx)).await?;
-        ended.ok_or_else(|| TimeoutError::new().into())
+        let ended = poll_fn(|cx| block.poll(cx)).await?;
+        ended.into_optional()?.ok_or_else(|| TimeoutError::new().into())
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use slotmap::SlotMap;
 
-use crate::handles::{Callback, TimerKey};
+use crate::handles::TimerKey;
 
 /// How many entries the heap and each block may have. (Few in this file's own tests, so that there are
 /// many blocks.)
@@ -52,10 +52,9 @@ const FRESH: usize = 2 * ROOM;
 /// How many due timers are looked for in memory at once.
 const LOOKED_FOR: usize = 16;
 
-#[derive(Default)]
-pub(crate) struct Timers {
+pub(crate) struct Timers<C> {
     /// The callbacks, also those of due timers, which have no entry any more.
-    slots: SlotMap<TimerKey, Callback>,
+    slots: SlotMap<TimerKey, C>,
     fresh: Vec<Entry>,
     /// No deadline in `fresh` is earlier.
     fresh_from: u64,
@@ -94,15 +93,32 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Timers {
+impl<C> Default for Timers<C> {
+    fn default() -> Timers<C> {
+        Timers {
+            slots: SlotMap::default(),
+            fresh: Vec::new(),
+            fresh_from: 0,
+            next: BinaryHeap::new(),
+            later: Vec::new(),
+            entries: 0,
+            due: VecDeque::new(),
+            scheduled: 0,
+            to_sweep: 0,
+        }
+    }
+}
+
+impl<C> Timers<C> {
+    /// Adds a timer. (`callback` makes what is to be kept, in its place.)
     #[inline]
-    pub(crate) fn add(&mut self, when: Duration, callback: Callback) -> TimerKey {
+    pub(crate) fn add(&mut self, when: Duration, callback: impl FnOnce() -> C) -> TimerKey {
         let turn = Turn {
             deadline: nanoseconds(when),
             sequence: self.scheduled,
         };
         self.scheduled += 1;
-        let key = self.slots.insert(callback);
+        let key = self.slots.insert_with_key(|_| callback());
         self.fresh.push(Reverse((turn, key)));
         self.fresh_from = self.fresh_from.min(turn.deadline);
         self.entries += 1;
@@ -122,7 +138,7 @@ impl Timers {
 
     /// Takes the callback out, to be dropped by the caller; `None` if it has run or was cancelled.
     #[inline]
-    pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<Callback> {
+    pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<C> {
         let callback = self.slots.remove(key)?;
         if self.fresh.pop_if(|Reverse((_, newest))| *newest == key).is_some() {
             self.entries -= 1;
@@ -152,7 +168,7 @@ impl Timers {
     }
 
     /// The callback of the first timer that is due, to be run now; `None` if it was cancelled.
-    pub(crate) fn take_due(&mut self) -> Option<Callback> {
+    pub(crate) fn take_due(&mut self) -> Option<C> {
         if self.due.len().is_multiple_of(LOOKED_FOR) {
             self.look_for_due();
         }
@@ -181,7 +197,7 @@ impl Timers {
     }
 
     /// Every callback there is, for the loop that closes.
-    pub(crate) fn take_all(&mut self) -> Vec<Callback> {
+    pub(crate) fn take_all(&mut self) -> Vec<C> {
         self.fresh.clear();
         self.next.clear();
         self.later.clear();
@@ -329,9 +345,12 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::handles::Callback;
+
+    type Timers = super::Timers<Callback>;
 
     fn add(timers: &mut Timers, seconds: u64) -> TimerKey {
-        timers.add(Duration::from_secs(seconds), Box::new(|| ()))
+        timers.add(Duration::from_secs(seconds), || Box::new(|| ()))
     }
 
     #[test]
@@ -416,7 +435,7 @@ mod tests {
         for number in 0..1000 {
             let log = ran.clone();
             let when = Duration::from_secs(number % 10);
-            timers.add(when, Box::new(move || log.borrow_mut().push(number)));
+            timers.add(when, || Box::new(move || log.borrow_mut().push(number)));
         }
         for _ in 0..timers.move_due(Duration::from_secs(10)) {
             timers.take_due().unwrap()();
@@ -469,7 +488,7 @@ mod tests {
     #[test]
     fn what_is_beyond_the_clock_saturates() {
         let mut timers = Timers::default();
-        timers.add(Duration::MAX, Box::new(|| ()));
+        timers.add(Duration::MAX, || Box::new(|| ()));
         assert_eq!(timers.move_due(Duration::from_secs(1 << 33)), 0);
         assert_eq!(timers.move_due(Duration::from_nanos(u64::MAX)), 1);
     }
@@ -500,7 +519,7 @@ mod tests {
                 let since = model.now.saturating_sub(Duration::from_nanos(span / 8));
                 let when = since + Duration::from_nanos(random(span));
                 let captured = held.clone();
-                let key = timers.add(when, Box::new(move || drop(captured)));
+                let key = timers.add(when, || Box::new(move || drop(captured)));
                 let place = model.waiting.partition_point(|(other, ..)| *other <= when);
                 model.waiting.insert(place, (when, number, key));
             }

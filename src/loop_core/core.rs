@@ -11,6 +11,7 @@ use slotmap::{Key, SlotMap};
 
 use super::LoopHandle;
 use super::failures::Marked;
+use super::limit::Due;
 use super::poll_bound::PollBound;
 use super::scope::Scope;
 use super::step::Stepper;
@@ -64,7 +65,7 @@ pub(crate) struct Core {
     pub(super) id: u64,
     pub(super) clock: LoopClock,
     pub(super) ready: RefCell<ReadyQueue<dyn Stepper>>,
-    pub(super) timers: RefCell<Timers>,
+    pub(super) timers: RefCell<Timers<Due>>,
     pub(super) selector: Rc<Selector>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) hooks: Hooks<LoopHandle>,
@@ -183,12 +184,12 @@ impl Core {
     }
 
     /// The null key if the loop is closed.
-    pub(crate) fn add_timer(&self, when: Duration, callback: Callback) -> TimerKey {
+    pub(super) fn add_timer(&self, when: Duration, due: impl FnOnce() -> Due) -> TimerKey {
         if self.closed.get() {
             self.refuse("a timer");
             return TimerKey::null();
         }
-        self.timers.borrow_mut().add(when, callback)
+        self.timers.borrow_mut().add(when, due)
     }
 
     #[inline]

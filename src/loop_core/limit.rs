@@ -1,12 +1,40 @@
 //! The deadline of a scope, and the timer that watches it: what a timeout is beyond a scope.
 
 use std::cell::Cell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use super::{LoopHandle, Scope, in_context};
+use super::{LoopHandle, Scope};
 use crate::errors::CancelledError;
-use crate::handles::{Handle, Scheduler, TimerKey};
+use crate::handles::{Callback, Handle, Scheduler, TimerKey};
+
+/// What happens when a timer is due. (A callback would do for all, but needs a box, and timeouts are many.)
+pub(crate) enum Due {
+    Call(Callback),
+    /// The time of a scope is over.
+    Expire(Weak<Scope>),
+}
+
+impl Due {
+    #[inline]
+    pub(super) fn happen(self) {
+        match self {
+            Due::Call(callback) => callback(),
+            Due::Expire(scope) => expire(&scope),
+        }
+    }
+}
+
+/// (Kept apart from the way of the callback.)
+#[inline(never)]
+fn expire(scope: &Weak<Scope>) {
+    if let Some(scope) = scope.upgrade()
+        && scope.is_entered()
+    {
+        scope.limit.expired.set(true);
+        scope.cancel(CancelledError::new());
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deadline {
@@ -19,32 +47,44 @@ pub(crate) enum Deadline {
 /// A part of every scope: most are timeouts.
 pub(crate) struct Limit {
     pub(crate) deadline: Cell<Deadline>,
-    timer: Cell<Option<TimerKey>>,
-    /// Instead of that, if the deadline had passed when it was set.
-    soon: Cell<Option<Box<Handle>>>,
+    watch: Cell<Watch>,
     /// Time has run out while the body ran.
     pub(crate) expired: Cell<bool>,
+}
+
+/// What will end the scope when its time is over.
+#[derive(Default)]
+enum Watch {
+    #[default]
+    Nothing,
+    Timer(TimerKey),
+    /// The deadline had passed when it was set.
+    Soon(Box<Handle>),
+}
+
+impl Watch {
+    fn end(self, event_loop: &LoopHandle) {
+        match self {
+            Watch::Nothing => {}
+            Watch::Timer(key) => event_loop.core.cancel_timer(key),
+            Watch::Soon(handle) => handle.cancel(),
+        }
+    }
 }
 
 impl Limit {
     pub(super) const fn never() -> Limit {
         Limit {
             deadline: Cell::new(Deadline::Never),
-            timer: Cell::new(None),
-            soon: Cell::new(None),
+            watch: Cell::new(Watch::Nothing),
             expired: Cell::new(false),
         }
     }
 
-    /// There is nothing to watch any more.
+    /// Nobody is interested in the time any more.
     #[inline]
-    pub(super) fn clear(&self, event_loop: &LoopHandle) {
-        if let Some(timer) = self.timer.take() {
-            event_loop.core.cancel_timer(timer);
-        }
-        if let Some(soon) = self.soon.take() {
-            soon.cancel();
-        }
+    pub(super) fn end(&self, event_loop: &LoopHandle) {
+        self.watch.take().end(event_loop);
     }
 }
 
@@ -54,7 +94,7 @@ impl Scope {
     pub(crate) fn start_limit(self: &Rc<Self>, event_loop: &LoopHandle) {
         match self.limit.deadline.get() {
             Deadline::Never => {}
-            Deadline::At(when) => self.watch_deadline(event_loop, when),
+            Deadline::At(when) => self.watch_for(event_loop, when),
             Deadline::After(delay) => {
                 self.set_deadline(event_loop, Some(event_loop.time().saturating_add(delay)));
             }
@@ -63,34 +103,33 @@ impl Scope {
 
     /// Sets another deadline, or none, while the body runs.
     pub(crate) fn set_deadline(self: &Rc<Self>, event_loop: &LoopHandle, when: Option<Duration>) {
-        self.limit.clear(event_loop);
         let deadline = when.map_or(Deadline::Never, Deadline::At);
         self.limit.deadline.set(deadline);
-        if let Some(when) = when {
-            self.watch_deadline(event_loop, when);
+        match when {
+            Some(when) => self.watch_for(event_loop, when),
+            None => self.limit.end(event_loop),
         }
     }
 
-    fn watch_deadline(self: &Rc<Self>, event_loop: &LoopHandle, when: Duration) {
+    fn watch_for(self: &Rc<Self>, event_loop: &LoopHandle, when: Duration) {
         let scope = Rc::downgrade(self);
-        let expire = move || {
-            if let Some(scope) = scope.upgrade() {
-                scope.expire();
-            }
-        };
-        let limit = &self.limit;
-        if event_loop.core.has_come(when) {
-            limit.soon.set(Some(Box::new(event_loop.call_soon(expire))));
+        let watch = if event_loop.core.has_come(when) {
+            Watch::Soon(Box::new(event_loop.call_soon(move || expire(&scope))))
         } else {
-            let timer = event_loop.core.add_timer(when, in_context(expire));
-            limit.timer.set(Some(timer));
-        }
+            Watch::Timer(event_loop.core.add_timer(when, || Due::Expire(scope)))
+        };
+        // The one before goes last: the clock, and what a callback holds, may be anybody's code, which
+        // comes back here.
+        self.limit.watch.replace(watch).end(event_loop);
     }
+}
 
-    fn expire(self: &Rc<Self>) {
-        if self.is_entered() {
-            self.limit.expired.set(true);
-            self.cancel(CancelledError::new());
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_takes_no_more_room_than_a_callback() {
+        assert_eq!(size_of::<Due>(), size_of::<Callback>());
     }
 }

@@ -162,7 +162,7 @@ impl Scope {
         let (place, waker) = (self.place.take(), self.waker.take());
         drop(waker);
         let Some(place) = place else { return };
-        self.limit.clear(&place.event_loop);
+        self.limit.end(&place.event_loop);
         if self.was_cancelled() {
             place.task.count_scope(false);
         }
