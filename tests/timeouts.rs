@@ -9,6 +9,8 @@ mod support;
 mod branches;
 #[path = "timeouts/cancelled_from_outside.rs"]
 mod cancelled_from_outside;
+#[path = "timeouts/faults.rs"]
+mod faults;
 #[path = "timeouts/left_in_the_middle.rs"]
 mod left_in_the_middle;
 #[path = "timeouts/misuse.rs"]

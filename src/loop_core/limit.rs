@@ -103,11 +103,12 @@ impl Scope {
 
     /// Sets another deadline, or none, while the body runs.
     pub(crate) fn set_deadline(self: &Rc<Self>, event_loop: &LoopHandle, when: Option<Duration>) {
-        let deadline = when.map_or(Deadline::Never, Deadline::At);
-        self.limit.deadline.set(deadline);
         match when {
             Some(when) => self.watch_for(event_loop, when),
-            None => self.limit.end(event_loop),
+            None => {
+                self.limit.deadline.set(Deadline::Never);
+                self.limit.end(event_loop);
+            }
         }
     }
 
@@ -118,8 +119,8 @@ impl Scope {
         } else {
             Watch::Timer(event_loop.core.add_timer(when, || Due::Expire(scope)))
         };
-        // The one before goes last: the clock, and what a callback holds, may be anybody's code, which
-        // comes back here.
+        // (Not before: the clock may be anybody's code, which comes back here.)
+        self.limit.deadline.set(Deadline::At(when));
         self.limit.watch.replace(watch).end(event_loop);
     }
 }
