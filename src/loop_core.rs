@@ -26,7 +26,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use slotmap::Key;
@@ -42,7 +42,7 @@ use crate::threadsafe::ThreadsafeHandle;
 pub(crate) use awaiting::{Awaiting, take_cancellation};
 pub(crate) use core::{Core, Kept, SCRATCH_LIMIT};
 pub(crate) use limit::Deadline;
-use limit::Due;
+use limit::{Due, expire};
 use running::a_loop_is_running;
 pub use running::get_running_loop;
 pub(crate) use running::with_running_loop;
@@ -392,8 +392,10 @@ impl LoopHandle {
             Lane::Timer => {
                 for _ in 0..count {
                     let due = core.timers.borrow_mut().take_due();
-                    if let Some(due) = due {
-                        self.run_job(|| due.happen());
+                    match due {
+                        Some(Due::Call(callback)) => self.run_job(callback),
+                        Some(Due::Expire(scope)) => self.run_expiry(&scope),
+                        None => {}
                     }
                 }
             }
@@ -406,6 +408,12 @@ impl LoopHandle {
                 }
             }
         }
+    }
+
+    /// (Kept apart from the way of the callbacks.)
+    #[inline(never)]
+    fn run_expiry(&self, scope: &Weak<Scope>) {
+        self.run_job(|| expire(scope));
     }
 
     /// Runs one job: the only place where callbacks are called.

@@ -11,23 +11,12 @@ use crate::handles::{Callback, Handle, Scheduler, TimerKey};
 /// What happens when a timer is due. (A callback would do for all, but needs a box, and timeouts are many.)
 pub(crate) enum Due {
     Call(Callback),
-    /// The time of a scope is over.
+    /// See [`expire`].
     Expire(Weak<Scope>),
 }
 
-impl Due {
-    #[inline]
-    pub(super) fn happen(self) {
-        match self {
-            Due::Call(callback) => callback(),
-            Due::Expire(scope) => expire(&scope),
-        }
-    }
-}
-
-/// (Kept apart from the way of the callback.)
-#[inline(never)]
-fn expire(scope: &Weak<Scope>) {
+/// The time of a scope is over.
+pub(super) fn expire(scope: &Weak<Scope>) {
     if let Some(scope) = scope.upgrade()
         && scope.is_entered()
     {
