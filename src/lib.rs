@@ -170,7 +170,7 @@
 //! | `ensure_future` | what `gather` and its like do with what they are given | `tasks/ensure.rs` |
 //! | `gather`, `gather(.., return_exceptions=True)` | [`gather`], [`gather_results`] | `waiting/gather.rs` |
 //! | `wait`, `as_completed`, `shield` | [`wait`], [`as_completed`], [`shield`] | `waiting.rs` |
-//! | `timeout`, `timeout_at`, `wait_for` | [`timeout()`](timeout()), [`timeout_at`], [`wait_for`] | `timeouts.rs` |
+//! | `timeout`, `timeout_at`, `wait_for` | [`timeout()`](timeout()), [`timeout_at`], [`wait_for`] | `timeouts.rs`, `loop_core/limit.rs` |
 //! | `TaskGroup`, `ExceptionGroup` | [`TaskGroup`], [`ExceptionGroup`] | `taskgroups.rs`, `errors/group.rs` |
 //! | a cancel scope (trio, anyio) | [`CancelScope`] | `scopes.rs` |
 //! | `Lock`, `Event`, `Condition`, `Semaphore`, `BoundedSemaphore`, `Barrier` | the same | `locks.rs` |

@@ -14,9 +14,10 @@
 //!
 //! * A new timer goes to `fresh`, at the price of a push. Many (a timeout around something quick)
 //!   are cancelled while they are there.
-//! * The fresh timers are placed when there are `FRESH` of them, most of them alive, or when the
-//!   loop looks for the first timer and it may be among them. A block that has more than `ROOM` then is parted at
-//!   its median, and so is the heap: its later half becomes the nearest block.
+//! * The fresh timers are placed when there are `FRESH` of them, more than half of them alive, or
+//!   when the loop looks for the first timer and it may be among them. A block that has more than
+//!   `ROOM` then is parted at its median, and so is the heap: its later half becomes the nearest
+//!   block.
 //! * When the heap is used up, the nearest block becomes the heap.
 //! * A timer that is due has no entry any more; its key waits in `due` for its turn to run.
 //! * The callback is in a slot, found by the key. Cancelling empties the slot and leaves the
@@ -25,13 +26,13 @@
 //!
 //! So a timer is moved a few times between its arming and its firing, and never among more than
 //! `ROOM` others. That bounds the pauses. The longest are the placing of `FRESH` fresh timers
-//! (0.1 ms with 100,000 or 1,000,000 pending, and 0.33 ms once in a hundred) and a sweep (0.01 and 0.03 ms; one heap,
-//! swept as a whole, took 1.2 and 15 ms). One thing grows with the number of timers: when the
-//! nearest third of all was cancelled at one stroke, the next look leafs through it, in 0.2 and
-//! 3.6 ms (the heap: 11 and 250 ms), which is less than the cancelling took. Those are the pauses
-//! of this file. The allocator has some of its own: glibc's merges all the small boxes that were
-//! freed, when a block's memory is asked for or given back (after half of 100,000 or 1,000,000
-//! timers with captures were cancelled, once 5 or 70 ms).
+//! (0.1 ms with 100,000 or 1,000,000 pending, one in a hundred 0.33 ms) and a sweep (0.01 and
+//! 0.03 ms; one heap, swept as a whole, took 1.2 and 15 ms). One thing grows with the number of
+//! timers: when the nearest third of all was cancelled at one stroke, the next look leafs through
+//! it, in 0.2 and 3.6 ms (the heap: 11 and 250 ms), which is less than the cancelling took. Those
+//! are the pauses of this file. The allocator has some of its own: glibc's merges all the small
+//! boxes that were freed, when a block's memory is asked for or given back (after half of 100,000
+//! or 1,000,000 timers with captures were cancelled, once 5 or 70 ms).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -488,6 +488,7 @@ pub(super) fn schedule_callback<T: 'static>(cell: &Rc<dyn FutureCell<T>>, waiter
                 callback();
             }
         }),
+        // These are told at once.
         Waiter::Task(..) | Waiter::Waker(..) => return,
     });
 }

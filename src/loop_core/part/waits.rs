@@ -7,8 +7,8 @@ use crate::errors::Exception;
 use crate::few::remove_from;
 use crate::handles::Cancel;
 
-/// The future that the task is registered with, if there is one only or before others, and the innermost
-/// scope it was polled in.
+/// The future that the task is registered with, mostly the only one, and the innermost scope it was polled
+/// in.
 pub(super) struct FirstWait {
     pub(super) future: Rc<dyn Cancel>,
     pub(super) scope: Option<Rc<Scope>>,
