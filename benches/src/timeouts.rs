@@ -6,11 +6,7 @@
 //! with a timer.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::Outcome;
@@ -19,6 +15,7 @@ use crate::report::{Goal, LIMIT, MINILOOP, Unit};
 use crate::timers_cancel::Heap;
 use crate::trial::{Entry, Trial};
 use crate::work;
+use crate::yields::{TASKS, by_turns, shares, yield_once};
 
 pub static TRIAL: Trial = Trial {
     name: "timeouts",
@@ -39,45 +36,21 @@ pub static TRIAL: Trial = Trial {
     python_share: 10,
 };
 
-const TASKS: u64 = 1_000;
 const SPAN: Duration = Duration::from_secs(5);
 const EXPIRED: &str = "a timeout expired";
 
-/// The numbers that each task counts through: one timeout for each.
-fn shares(count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
-    let share = count / TASKS;
-    (0..TASKS).map(move |task| task * share..(task + 1) * share)
-}
-
 fn limit(count: u64) -> Outcome<f64> {
-    let yield_once = || {
-        let mut yielded = false;
-        poll_fn(move |_| match std::mem::replace(&mut yielded, true) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-    };
     let heap = Rc::new(RefCell::new(Heap::default()));
-    let mut queue = VecDeque::<Pin<Box<dyn Future<Output = ()>>>>::new();
-    cpu_of(count, || {
-        for numbers in shares(count) {
-            let heap = heap.clone();
-            queue.push_back(Box::pin(async move {
-                for number in numbers {
-                    let timer = heap.borrow_mut().arm(SPAN, Box::new(move || work::add(number)));
-                    yield_once().await;
-                    heap.borrow_mut().cancel(timer);
-                    work::add(number);
-                }
-            }));
-        }
-        let mut context = Context::from_waker(Waker::noop());
-        while let Some(mut task) = queue.pop_front() {
-            if task.as_mut().poll(&mut context).is_pending() {
-                queue.push_back(task);
+    by_turns(count, |numbers| {
+        let heap = heap.clone();
+        async move {
+            for number in numbers {
+                let timer = heap.borrow_mut().arm(SPAN, Box::new(move || work::add(number)));
+                yield_once().await;
+                heap.borrow_mut().cancel(timer);
+                work::add(number);
             }
         }
-        Ok(())
     })
 }
 

@@ -43,31 +43,32 @@ pub static TRIAL: Trial = Trial {
     python_share: 10,
 };
 
-const TASKS: u64 = 1_000;
+pub const TASKS: u64 = 1_000;
 
 /// The numbers that each task counts through: one yield for each.
-fn shares(count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
+pub fn shares(count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     let share = count / TASKS;
     (0..TASKS).map(move |task| task * share..(task + 1) * share)
 }
 
-fn limit(count: u64) -> Outcome<f64> {
-    let yield_once = || {
-        let mut yielded = false;
-        poll_fn(move |_| match std::mem::replace(&mut yielded, true) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-    };
+/// The least that gives way once.
+pub fn yield_once() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    poll_fn(move |_| match std::mem::replace(&mut yielded, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+}
+
+/// Polls a task for each share of the numbers, by turns, until all are done.
+pub fn by_turns<T: Future<Output = ()> + 'static>(
+    count: u64,
+    task: impl Fn(std::ops::Range<u64>) -> T,
+) -> Outcome<f64> {
     let mut queue = VecDeque::<Pin<Box<dyn Future<Output = ()>>>>::new();
     cpu_of(count, || {
         for numbers in shares(count) {
-            queue.push_back(Box::pin(async move {
-                for number in numbers {
-                    yield_once().await;
-                    work::add(number);
-                }
-            }));
+            queue.push_back(Box::pin(task(numbers)));
         }
         let mut context = Context::from_waker(Waker::noop());
         while let Some(mut task) = queue.pop_front() {
@@ -76,6 +77,15 @@ fn limit(count: u64) -> Outcome<f64> {
             }
         }
         Ok(())
+    })
+}
+
+fn limit(count: u64) -> Outcome<f64> {
+    by_turns(count, |numbers| async move {
+        for number in numbers {
+            yield_once().await;
+            work::add(number);
+        }
     })
 }
 
