@@ -1,4 +1,5 @@
-//! Timeouts: a scope and the timer that cancels it (Python's `timeouts.py`).
+//! Timeouts: a scope with a deadline (Python's `timeouts.py`). How the deadline is watched stands in
+//! `loop_core/limit.rs`, how the block is run in `scopes.rs`.
 
 use std::fmt;
 use std::future::{Future as StdFuture, poll_fn};
